@@ -1,7 +1,7 @@
 """Measures arrays of 1 MB that pass between two processes in place, and, for comparison, one memcpy of such an array.
 
-The sender copies its array into the queue, and the receiver reads it there. The two take turns with the copies, round after round, so that other
-load on the machine affects both alike. The results are the medians of the rounds.
+The sender copies its array into the queue, and the receiver reads the array in place. Rounds of the queue alternate with rounds of memcpy, so that
+other load on the machine affects both alike. The results are the medians of the rounds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> None:
         assert os.waitpid(pid, 0)[1] == 0
     finally:
         shutil.rmtree(home)
-    # Without the first round, in which the system provides the pages.
+    # The medians leave out the first round, in which the kernel provides the pages.
     medians = {name: statistics.median(taken[1:]) for name, taken in times.items()}
     if arguments.json:
         print(json.dumps(medians))

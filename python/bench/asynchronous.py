@@ -29,7 +29,7 @@ Echo = Coroutine[Any, Any, None]
 
 
 class OfQueues:
-    """Two POSIX queues, one for each direction. With "blocking" no task looks for its answer before it waits."""
+    """Two POSIX queues, one for each direction. With "blocking" no task spins for its answer before it waits."""
 
     def __init__(self, waiting: Literal["adaptive", "blocking"] = "adaptive") -> None:
         there, back = f"/there-{waiting}", f"/back-{waiting}"

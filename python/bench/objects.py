@@ -29,7 +29,8 @@ def faster_fifo_queue() -> Any:
 
 
 Make = Callable[[], Any]
-# The name, the function that makes the queue, and the number of objects in a round: of a put and a get, and of a stream.
+# For each candidate: the name, the function that makes the queue, and the number of objects in a round of puts and gets
+# and in a round of a stream.
 CANDIDATES: list[tuple[str, Make, int, int]] = [
     ("umsg Queue", umsg.multiprocessing.Queue, 20_000, 50_000),
     ("umsg SimpleQueue", umsg.multiprocessing.SimpleQueue, 20_000, 50_000),

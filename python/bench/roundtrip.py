@@ -118,7 +118,7 @@ def under_drop_in(package: str) -> Callable[[int], float]:
 
 
 def answer_rounds(package: str) -> None:
-    """Times rounds for the process that started this one."""
+    """Times rounds for the process that started this process."""
     run = of_posix_ipc() if package == "posix_ipc" else of_sysv_ipc()
     for line in sys.stdin:
         print(timed(run, int(line)), flush=True)
@@ -151,7 +151,7 @@ def of_faster_fifo() -> Callable[[int], None]:
     return of_object(faster_fifo.Queue())
 
 
-# The name, the function that makes it, and the number of its runs in a round.
+# For each candidate: the name, the function that makes it, and the number of its runs in a round.
 CANDIDATES: list[tuple[str, Callable[[], Callable[[int], float | None]], int]] = [
     ("umsg", of_umsg, 100_000),
     ("umsg, System V", of_sysv, 100_000),

@@ -68,7 +68,7 @@ class InBatches(OneByOne):
 
 
 class OfRing:
-    """A ring of umsg, whose receiver takes the messages that are there."""
+    """A ring of umsg, whose receiver takes up to BATCH messages a call."""
 
     count = 300_000
 

@@ -1,7 +1,7 @@
 """A pipeline of images between processes: a camera, workers that make them grey, and this process, which collects them.
 
-Each image is written where the next process reads it. The camera writes into the queue's memory, a worker reads there and writes its result
-into the memory of the second queue. A worker that is killed loses no image: its lease ends, and another worker gets the image.
+Each image is written where the next process reads it. The camera writes into the queue's memory, a worker reads the image in place and writes its
+result into the memory of the second queue. A worker that is killed loses no image: its lease ends, and another worker gets the image.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A pool of processes that loses no task, also if its workers are killed.
+"""A pool of processes that loses no task, even if its workers are killed.
 
     with Pool() as pool:
         futures = [pool.submit(pow, 2, n) for n in range(10)]
         print([future.result() for future in futures])
 
-The pool resembles `concurrent.futures.ProcessPoolExecutor`, which gives up all tasks when one worker is killed ("BrokenProcessPool"). Here a
-task stays in the queue until its result is sent. If the worker is killed before, another worker does the task again, up to `max_deliveries`
-times: a task that kills each of its workers fails alone. So each task is done at least once, and each future gets one result.
+The pool resembles `concurrent.futures.ProcessPoolExecutor`, which gives up all tasks when one worker is killed ("BrokenProcessPool"). In this pool, a
+task stays in the queue until its result is sent. If the worker is killed earlier, another worker does the task again, up to `max_deliveries` times: a
+task that kills each of its workers fails alone. So each task is done at least once, and each future gets one result.
 
 Run the file to see the pool at work, while it kills its own workers.
 """
@@ -98,7 +98,7 @@ class Pool:
                 future.set_exception(value)
 
     def _replace(self) -> None:
-        """Starts a worker for each one that has ended, and ends the futures of tasks that killed their workers too often."""
+        """Starts a worker for each worker that has ended, and ends the futures of tasks that killed their workers too often."""
         while not self._ends:
             wait([process.sentinel for process in self.workers], timeout=0.05)
             if self._ends:

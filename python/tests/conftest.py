@@ -16,11 +16,12 @@ import umsg
 
 @pytest.fixture
 def namespace(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Makes an empty namespace, and makes it the default one of the test and of its child processes."""
+    """Makes an empty namespace, and makes it the default namespace of the test and of its child processes."""
     path = tempfile.mkdtemp(prefix="umsg-python-", dir="/dev/shm")
     monkeypatch.setenv("UMSG_DIR", path)
     yield path
-    # A queue to which nothing refers any more may be removed by the garbage collection meanwhile.
+    # The garbage collection may remove a queue's file during rmtree, which then raises
+    # FileNotFoundError and is repeated.
     while os.path.exists(path):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)

@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @pytest.fixture
 def fork() -> Iterator[Callable[[Callable[[], None]], int]]:
-    """Returns a function that runs another one in a child, which must succeed."""
+    """Returns a function that runs another function in a child, which must succeed."""
     children: list[int] = []
 
     def start(work: Callable[[], None]) -> int:
@@ -83,7 +83,7 @@ def fork() -> Iterator[Callable[[Callable[[], None]], int]]:
 
 
 async def begin(*calls: Coroutine[Any, Any, Any]) -> None:
-    """Lets calls wait in vain. Then tasks keep their places from their first calls on: a call on which no task has waited may let others pass."""
+    """Lets calls wait without success. Tasks then keep their places from their first calls on: other tasks may pass only before the first wait."""
     for call in calls:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(call, 0.001)
@@ -101,7 +101,7 @@ def test_tasks_receive_in_the_order_in_which_they_began_to_wait(queue: umsg.Queu
         tasks = [asyncio.create_task(queue.receive_async()) for _ in range(6)]
         await settle()
         queue.send_many([b"0", b"1", b"2"])
-        # This call comes after those that wait.
+        # This call begins after the calls that wait.
         late = asyncio.create_task(queue.receive_async())
         await settle()
         for number in (3, 4, 5, 6):
@@ -172,7 +172,7 @@ def test_a_send_that_a_time_limit_ends_has_sent_nothing(queue: umsg.Queue, run: 
         choice = random.Random(3)
         expected = 0
         for message in queue:
-            # The numbers that were reported as sent, each once and in order.
+            # The messages are the numbers that were reported as sent, each once and in order.
             assert int(message) == expected, (message, expected)
             expected += 1
             if choice.random() < 0.5:
@@ -407,7 +407,8 @@ def test_leases_and_reservations(queue: umsg.Queue, run: Run) -> None:
 
 
 def test_a_send_waits_while_all_messages_are_leased(namespace: str, run: Run) -> None:
-    # The descriptor of such a queue is writable, although there is no room.
+    # While its only message is leased, the queue's descriptor is writable, although there is no
+    # room.
     queue = umsg.Queue("/one", create=True, max_messages=1, message_size=8)
 
     async def main() -> float:
@@ -469,7 +470,7 @@ def test_a_queue_that_is_never_empty_lets_other_tasks_run(queue: umsg.Queue, run
 def test_a_task_that_lets_others_run_keeps_its_place(queue: umsg.Queue, run: Run) -> None:
     async def main() -> None:
         await begin(queue.receive_async())
-        # Any of these calls may let other tasks run.
+        # Each of these calls may let other tasks run.
         for _ in range(40):
             tasks = [asyncio.create_task(queue.receive_async()) for _ in range(5)]
             queue.send_many([b"0", b"1", b"2", b"3", b"4"])
@@ -480,7 +481,7 @@ def test_a_task_that_lets_others_run_keeps_its_place(queue: umsg.Queue, run: Run
 
 def test_a_task_keeps_its_place_where_none_has_waited(queue: umsg.Queue, run: Run) -> None:
     async def main() -> None:
-        # Any of these calls may let other tasks run.
+        # Each of these calls may let other tasks run.
         for _ in range(80):
             tasks = [asyncio.create_task(queue.receive_async()) for _ in range(5)]
             queue.send_many([b"0", b"1", b"2", b"3", b"4"])

@@ -1,4 +1,4 @@
-"""`python -m umsg`, `umsg.run`, and the command `umsg` that a wheel has. `UMSG_TEST_COMMAND` names it where the package has to have it.
+"""`python -m umsg`, `umsg.run`, and the command `umsg` that a wheel has. `UMSG_TEST_COMMAND` names the command if the package must contain it.
 
 The tests that need the command are skipped if neither the package nor `PATH` has one.
 """

@@ -141,7 +141,7 @@ class Both:
     def text(error: Exception) -> Any:
         if isinstance(error, OSError):
             return error.errno, str(error)
-        # For the original, the texts of the other exceptions come from Python.
+        # For the original package, the texts of the other exceptions come from Python.
         return None if isinstance(error, (TypeError, OverflowError, UnicodeError, AttributeError)) else str(error)
 
     def attribute(self, pair: list[Any], name: str, same: Callable[[Any], Any] = lambda value: value) -> None:
@@ -206,7 +206,7 @@ def posix_step(rng: random.Random, both: Both, pairs: list[list[Any]], names: li
     elif operation == "block":
         both.set(pair, "block", rng.choice([True, False, 1, 0, ""]))
     elif operation == "notify":
-        # SIGURG is ignored.
+        # SIGURG is ignored by default, so the test may request the signal.
         given = choose(rng, [None, int(signal.SIGURG), 0], [65, -1, 2**40, "s", (), (1, 2), (len,), [len, 1]])
         both.method(pair, "request_notification", given)
     elif operation == "close":

@@ -1,4 +1,4 @@
-"""Dead letters, their way back, notifications and snapshots."""
+"""Dead letters, redrives, notifications and snapshots."""
 
 from __future__ import annotations
 

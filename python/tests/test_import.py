@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-# Modules of C, and two short ones.
+# Modules that are written in C, and two short modules.
 SMALL = ("umsg", "__future__", "errno", "itertools", "types")
 
 PROGRAM = "import sys; before = set(sys.modules); import umsg; print(*sorted(set(sys.modules) - before))"

@@ -122,7 +122,7 @@ def test_a_lease_with_a_time_limit_shows_a_copy(queue: umsg.Queue) -> None:
     assert again.deliveries == 2
     again.acknowledge()
     queue.send(b"xxx")
-    # The place of the message may already hold another message.
+    # The place of the message may already have another message, but the view shows a copy.
     assert bytes(view) == b"job"
     view.release()
     with pytest.raises(umsg.LeaseEnded):

@@ -125,7 +125,7 @@ def test_threads_that_wait_and_threads_that_use_python_do_not_block_each_other(n
         thread.start()
     for _ in range(100):
         kept.next()
-    # The logger changes meanwhile.
+    # The logger changes while the threads make events.
     for _ in range(5):
         umsg.set_log(None)
         umsg.set_log(slow_wait=0)
@@ -148,7 +148,7 @@ def test_a_forked_child_logs_its_own_events(
         assert kept.of_kind("expired").process == os.getpid()
 
     let_expire(queue)
-    # The thread is idle then: it holds no lock of the test's handler at the fork.
+    # At the fork, the logging thread is idle, so it holds no lock of the test's handler.
     assert kept.of_kind("expired").process == os.getpid()
     for _ in range(5):
         assert in_child(work) == 0

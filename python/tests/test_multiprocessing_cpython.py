@@ -13,13 +13,14 @@ from umsg import multiprocessing as queues
 
 cpython: Any = pytest.importorskip("test._test_multiprocessing")
 
-# The tests of the thread that multiprocessing.Queue has and umsg's queues lack, and of its errors.
+# The tests of the feeder thread of multiprocessing.Queue, which umsg's queues lack, and of the
+# errors of this thread.
 WITHOUT_THREAD = {
     "test_queue_feeder_donot_stop_onexc",
     "test_queue_feeder_on_queue_feeder_error",
-    # In multiprocessing, a closed queue that was never used still works.
+    # In multiprocessing, a queue that was closed without any use still works.
     "test_closed_queue_empty_exceptions",
-    # Imports a module that uses multiprocessing.Queue.
+    # This test imports a module that uses multiprocessing.Queue.
     "test_no_import_lock_contention",
 }
 NAMES = [

@@ -138,7 +138,7 @@ def test_a_large_array_crosses_processes(namespace: str, in_child: Callable[[Cal
     assert in_child(sends) == 0
     with umsg.numpy.lease(queue, timeout=60) as leased:
         assert float(leased.array.sum()) == 2.5 * 512 * 512
-        # Aligned for vector instructions.
+        # The address is aligned for vector instructions.
         assert leased.array.ctypes.data % 64 == 0
 
 

@@ -217,7 +217,7 @@ def test_each_call_on_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
             call()
         assert removed.value.errno == errno.EIDRM
     assert sysv.is_removed and sysv.readiness() == (True, True)
-    # A poller that has the descriptor learns of the removal by it.
+    # A poller that has the descriptor learns by it that the queue was removed.
     assert polled.fileno() == descriptor
     assert select.select([descriptor], [descriptor], [], 0) == ([descriptor], [descriptor], [])
     sysv.close()
@@ -232,7 +232,7 @@ def test_a_queue_is_removed_once_whatever_takes_its_place(namespace: str) -> Non
     with pytest.raises(umsg.Removed):
         first.remove()
     first.close()
-    # A closed handle still knows its queue.
+    # A closed handle keeps the identifier of its queue.
     with pytest.raises(umsg.Removed):
         first.remove()
     second.send(b"still there")

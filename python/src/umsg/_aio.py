@@ -114,7 +114,7 @@ async def _send(queue: Any, attempt: Callable[[], _T], key: Hashable = None) -> 
 
 
 async def _elsewhere(queue: Any, side: int, attempt: Callable[[], _T]) -> _T:
-    """Waits in a loop other than asyncio's: trio's, which anyio knows."""
+    """Waits in a loop that is not asyncio's: in trio's loop, by way of anyio."""
     try:
         from . import _trio
     except ImportError:
@@ -144,7 +144,7 @@ class _QueueMethods:
         return await _send(self, lambda: self.try_reserve(size, priority))
 
     async def receive_async(self: Any) -> bytes:
-        """Receives the next message. The task waits while there is none.
+        """Receives the next message. The task waits while there is no message.
 
         >>> import asyncio
         >>> async def main():
@@ -161,17 +161,17 @@ class _QueueMethods:
         return message
 
     async def receive_message_async(self: Any) -> tuple[bytes, int]:
-        """Receives the next message and its priority. The task waits while there is none."""
+        """Receives the next message and its priority. The task waits while there is no message."""
         message: tuple[bytes, int] = await _receive(self, self.try_receive_message)
         return message
 
     async def receive_many_async(self: Any, most: int = 256) -> list[bytes]:
-        """Receives the messages that are in the queue, at most `most`. The task waits for the first one."""
+        """Receives the messages that are in the queue, at most `most`. The task waits for the first message."""
         messages: list[bytes] = await _receive(self, lambda: _now(self.receive_many, most))
         return messages
 
     async def receive_lease_async(self: Any) -> Any:
-        """Receives the next message in place, as `receive_lease` does. The task waits while there is none.
+        """Receives the next message in place, as `receive_lease` does. The task waits while there is no message.
 
         >>> import asyncio
         >>> async def main():
@@ -197,11 +197,11 @@ class _QueueMethods:
 
 class _SysVQueueMethods:
     async def send_async(self: Any, message: Any, type: int = 1) -> None:
-        """Sends a message. The task waits while there is no room for it."""
+        """Sends a message. The task waits while there is no room for the message."""
         await _send(self, lambda: self.try_send(message, type), memoryview(message).nbytes)
 
     async def receive_async(self: Any, type: int = 0, other: bool = False) -> bytes:
-        """Receives the next message of a type, as `receive` does. The task waits while there is none.
+        """Receives the next message of a type, as `receive` does. The task waits while there is no such message.
 
         >>> import asyncio
         >>> async def main():
@@ -215,26 +215,26 @@ class _SysVQueueMethods:
         >>> asyncio.run(main())
         (b'five', (b'one', 1))
 
-        Tasks that wait for the same type get messages in the order in which they began to wait. While a task waits for a queue, each send and
-        each receive on it costs every process a system call.
+        Tasks that wait for the same type get messages in the order in which they began to wait. While a task waits for a queue, each send and each
+        receive on the queue costs every process a system call.
         """
         message: bytes = await _receive(self, lambda: self.try_receive(type, other), (type, other))
         return message
 
     async def receive_message_async(self: Any, type: int = 0, other: bool = False) -> tuple[bytes, int]:
-        """Receives the next message of a type, and its type. The task waits while there is none."""
+        """Receives the next message of a type, and its type. The task waits while there is no such message."""
         kind = type, other
         message: tuple[bytes, int] = await _receive(self, lambda: self.try_receive_message(*kind), kind)
         return message
 
     async def receive_many_async(self: Any, most: int = 256, type: int = 0, other: bool = False) -> list[bytes]:
-        """Receives the messages of a type that are in the queue, at most `most`. The task waits for the first one."""
+        """Receives the messages of a type that are in the queue, at most `most`. The task waits for the first message."""
         kind = type, other
         messages: list[bytes] = await _receive(self, lambda: _now(self.receive_many, most, *kind), kind)
         return messages
 
     async def receive_lease_async(self: Any, type: int = 0, other: bool = False) -> Any:
-        """Receives the next message of a type in place, as `receive_lease` does. The task waits while there is none."""
+        """Receives the next message of a type in place, as `receive_lease` does. The task waits while there is no such message."""
         return await _receive(self, lambda: self.try_receive_lease(type, other), (type, other))
 
     def __aiter__(self: _T) -> _T:
@@ -250,7 +250,7 @@ class _SysVQueueMethods:
 
 class _RingMethods:
     async def receive_async(self: Any) -> Any:
-        """Receives the next message of the ring. The task waits while there is none.
+        """Receives the next message of the ring. The task waits while there is no message.
 
         >>> import asyncio
         >>> async def main():
@@ -263,7 +263,7 @@ class _RingMethods:
         return await _receive(self, self.try_receive)
 
     async def receive_many_async(self: Any, most: int = 256) -> list[Any]:
-        """Receives the messages that are in the ring, at most `most`. The task waits for the first one."""
+        """Receives the messages that are in the ring, at most `most`. The task waits for the first message."""
         return await _receive(self, lambda: _now(self.receive_many, most))
 
     def __aiter__(self: _T) -> _T:
@@ -274,7 +274,7 @@ class _RingMethods:
 
 
 def _now(receive_many: Callable[..., list[_T]], most: int, *kind: Any) -> list[_T]:
-    """Receives the messages that are there. Raises Empty like the other calls that do not wait."""
+    """Receives the messages that the queue has. Raises Empty like the other calls that do not wait."""
     try:
         return receive_many(most, *kind[:1], 0, *kind[1:])
     except TimedOut:
@@ -282,7 +282,7 @@ def _now(receive_many: Callable[..., list[_T]], most: int, *kind: Any) -> list[_
 
 
 def _closing(method: Callable[..., _T]) -> Callable[..., _T]:
-    """Makes a method that closes a handle end the waits of the tasks, too."""
+    """Wraps a method that closes a handle, so that it also ends the waits of the tasks."""
 
     def close(self: object, *arguments: object) -> _T:
         result = method(self, *arguments)

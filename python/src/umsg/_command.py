@@ -9,7 +9,7 @@ from . import _errors
 
 __all__ = ["main", "run"]
 
-# The variable that `run` sets for a program that it starts again under the drop-in.
+# The environment variable that `run` sets before it starts the program again under the drop-in.
 _STARTED = "UMSG_PYTHON_RUN"
 
 
@@ -47,8 +47,8 @@ def _has_drop_in() -> bool:
 def run() -> None:
     """Puts the POSIX and System V queues of this program, and of its children, on umsg: starts the program again under `umsg run`.
 
-    Call it first: what the program did before is done again. The process keeps its id. If the program already runs under the drop-in, the call
-    returns at once. All modules that use the queues of the system, such as posix_ipc and sysv_ipc, then use umsg.
+    Call this function first, because the program repeats everything that it did before the call. The process keeps its id. If the program already
+    runs under the drop-in, the call returns at once. All modules that use the queues of the system, such as posix_ipc and sysv_ipc, then use umsg.
 
         import umsg
 

@@ -6,7 +6,8 @@ import importlib
 import os
 from operator import index
 
-# The import of typing would take longer than the rest. Type checkers treat this name as true.
+# The import of typing would take longer than the rest of this module. Type checkers treat this name
+# as true.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def original(name: str) -> ModuleType | None:
-    """Imports the original package. Returns None if it is not installed, or if its name leads to umsg."""
+    """Imports the original package. Returns None if the package is not installed, or if its name imports a module of umsg."""
     try:
         found = importlib.import_module(name)
     except ImportError:

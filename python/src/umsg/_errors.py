@@ -1,4 +1,4 @@
-"""The exceptions of umsg. Each is an OSError and has its errno."""
+"""The exceptions of umsg. Each exception is an OSError with an `errno`."""
 
 __all__ = [
     "Busy",

@@ -15,7 +15,7 @@ def set_log(
     *,
     slow_wait: float | timedelta = 1.0,
 ) -> None:
-    """Passes rare events of this process's queues to a logger of the module logging. With None, it ends that.
+    """Passes rare events of this process's queues to a logger of the module logging. None ends the log.
 
     The events and their levels: a process died during a call on a queue, with a lease, or while it waited, or a queue is corrupted (WARNING);
     a message expired (INFO); a call waited for room (INFO) or for a message (DEBUG) for `slow_wait` seconds or longer. A record's
@@ -26,8 +26,8 @@ def set_log(
     >>> umsg.set_log()
     >>> umsg.set_log(None)
 
-    A call of this process on a queue finds an event. A thread of its own calls the logger, soon after the event. A forked child logs its own events
-    to the same logger. The calls that the logger's handlers make in that thread make no events, so a handler may use queues.
+    The calls of this process on its queues find the events. A separate thread calls the logger, soon after the event. A forked child logs its own
+    events to the same logger. The calls that the logger's handlers make in that thread make no events, so a handler may use queues.
     """
     import logging  # Imported here, so that `import umsg` stays fast.
 

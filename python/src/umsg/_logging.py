@@ -1,7 +1,8 @@
 """The thread that passes events to a logger.
 
-A call on a queue finds an event, perhaps without the interpreter's lock, or in a signal handler. It only stores the event; this thread waits for
-events without that lock, and alone calls the logger. So an event never waits for a lock of Python, and no lock of Python waits for an event.
+A call on a queue finds an event, perhaps without the interpreter's lock, or in a signal handler. The call only stores the event. The thread of this
+module waits for events without the interpreter's lock, and no other thread calls the logger. So an event never waits for a lock of Python, and no
+lock of Python waits for an event.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class _Log:
             if logger is None:
                 self.end()
                 return
-            # Raises for an invalid slow_wait, and the earlier log goes on. Within an earlier log, the call only sets slow_wait.
+            # For an invalid slow_wait, this call raises an exception, and an earlier log continues. During an earlier log, the
+            # call only sets slow_wait.
             turn = _umsg._begin_log(slow_wait)
             if self.logger is not None:
                 self.end()
@@ -45,13 +47,15 @@ class _Log:
             if not self.is_registered:
                 self.is_registered = True
                 os.register_at_fork(after_in_child=self.begin_in_child)
-                # logging has registered its own function before, so this one is called first.
+                # logging has registered its own function earlier, so atexit calls this function
+                # first.
                 atexit.register(self.end)
             self.logger = logger
             self.start(turn)
 
     def start(self, turn: int) -> None:
-        # A daemon: the interpreter waits for other threads before it calls the functions of atexit.
+        # A daemon thread, because the interpreter waits for other threads before it calls the
+        # functions of atexit.
         thread = threading.Thread(target=_pass_on, args=(self.logger, turn), name="umsg-log", daemon=True)
         try:
             thread.start()
@@ -64,18 +68,18 @@ class _Log:
         """Starts the thread again: a forked child has only the thread that called fork."""
         self.lock = threading.Lock()
         self.thread = None
-        # Without a log, too: a handler that has ended the log may fork.
+        # The call is needed without a log, too: a handler that has ended the log may fork.
         turn = _umsg._begin_log_in_child()
         if self.logger is not None:
             self.start(turn)
 
     def end(self) -> None:
-        """Ends the listening, and waits until the events that are there are logged."""
+        """Ends the log, and waits until the remaining events are logged."""
         if self.logger is None:
             return
         _umsg._end_log()
         thread, self.logger, self.thread = self.thread, None, None
-        # A handler may itself end the log.
+        # If a handler itself ends the log, this thread can't join itself.
         if thread is not None and thread is not threading.current_thread():
             thread.join(_PATIENCE)
 

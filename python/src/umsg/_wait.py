@@ -5,7 +5,7 @@ descriptor, which reports the edges of the queue's own descriptor. So a message 
 of the loop.
 
 An event runs the next step of the first task in the line at once, inside the loop's callback. The task takes its message in that step. So a
-cancellation comes before the step, and the message stays in the queue, or after it.
+cancellation comes either before the step, and then the message stays in the queue, or after the step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RETRY = 0.002
 
 
 class Waiter:
-    """A task in a line. It is what `asyncio` calls a future-like object: the task waits for it as for a future."""
+    """A task in a line: a future-like object in the terms of `asyncio`. The task waits for this object as for a future."""
 
     __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_context", "_done", "key", "line", "loop")
 
@@ -116,13 +116,15 @@ class Watch:
         self.queue = weakref.ref(queue, self._queue_died)
         self.loop = weakref.ref(loop)
         self.line: deque[Waiter] = deque()
-        # True if all tasks in the line wait for the same thing: if one of them fails, so do the others.
+        # True if all tasks in the line wait for the same condition: if one task fails, the other tasks
+        # fail, too.
         self.is_plain = not hasattr(queue, "is_removed")
-        # True if `readiness` tells whether a task that has just failed may succeed now. A ring has no `readiness`, and needs none.
+        # True if `readiness` tells whether a task that has just failed may succeed now. A ring has no `readiness`, and does not
+        # need this check.
         self.is_leveled = self.is_plain and hasattr(queue, "readiness")
         # With the overflow policy "fail", no sender waits for room.
         self.lets_wait = side != _WRITING or not self.is_leveled or queue.status().on_full != "fail"
-        # Tasks at a System V queue wait for different types, or for room for different lengths: every event may be for any of them.
+        # Tasks at a System V queue wait for different types, or for room for different lengths: every event may be for any task.
         descriptor = queue.fileno() if self.is_plain else queue.fileno("all")
         self.epoll = select.epoll()
         self.epoll.register(descriptor, EVENTS[side])
@@ -132,7 +134,8 @@ class Watch:
         self.is_shut = False
 
     def _queue_died(self, _: object) -> None:
-        # This may run at any moment, even within a call of the loop. So the loop ends the watch later.
+        # Python may call this function at any moment, even within a call of the loop. So the loop ends
+        # the watch later.
         self.forget()
         self._end_later()
 
@@ -150,7 +153,7 @@ class Watch:
             del _watches[self.key]
 
     def is_crowded(self, key: Hashable) -> bool:
-        """Returns whether a waiting task has to come first."""
+        """Returns whether a task in the line goes ahead of a new call."""
         line = self.line
         return bool(line) and (self.is_plain or any(waiter.key == key for waiter in line))
 
@@ -163,9 +166,9 @@ class Watch:
         return self.side == _READING and self.looks(queue)
 
     def looks(self, queue: Any) -> bool:
-        """Looks for a message for some microseconds, if recent looks were successful. Returns whether there is one.
+        """Spins for a message for some microseconds, if recent spins were successful. Returns whether there is a message.
 
-        The answer of another process is often there before the loop could sleep and wake up. Tasks that are ready, and the loop's own events, come
+        The answer of another process often arrives before the loop could sleep and wake up. Tasks that are ready, and the loop's own events, go
         first: each eighth wait is a turn of the loop.
         """
         self.waits += 1
@@ -175,7 +178,7 @@ class Watch:
         return not getattr(loop, "_ready", None) and bool(queue._look())
 
     def poll(self, loop: AbstractEventLoop) -> None:
-        """Lets the loop poll the queue. The events that have come meanwhile are still there."""
+        """Lets the loop poll the queue. The loop also gets the events that came before this call."""
         if not self.is_polled:
             loop.add_reader(self.epoll.fileno(), self._ready)
             self.is_polled = True
@@ -191,13 +194,13 @@ class Watch:
             self.serve(loop)
             queue = self.queue()
             if self.is_shut or queue is None or queue.closed or not queue.readiness()[_READING]:
-                # Once the message is gone, the epoll descriptor has no event.
+                # After the queue's message was taken, the epoll descriptor has no event.
                 return
         if self.epoll.poll(0, 1):
             self.serve(loop)
 
     def serve(self, loop: AbstractEventLoop) -> None:
-        """Lets the tasks of the line try, in their order. If all tasks wait for the same thing, the first failure ends the round."""
+        """Lets the tasks of the line try, in their order. If all tasks wait for the same condition, the first failure ends the round."""
         line = self.line
         try:
             for waiter in tuple(line):
@@ -290,7 +293,7 @@ async def until(
     """Waits in line, and repeats an attempt whenever the queue may be ready for it, until it gives a result.
 
     The caller has found the queue not ready. If the queue has become ready since, the watch has an event: a new watch reports the current readiness.
-    With `in_turn` the queue may be ready, and the task only lets others run: it keeps its place in line meanwhile.
+    With `in_turn` the queue may be ready, and the task only lets other tasks run: it keeps its place in the line.
     """
     watch = _watch(queue, loop, side)
     if not watch.lets_wait:
@@ -317,7 +320,7 @@ async def until(
 
 
 def _after_fork() -> None:
-    """Forgets the watches in a child: they belong to loops of the parent, which share their descriptors."""
+    """Forgets the watches in a forked child: the watches belong to loops of the parent, and parent and child share the descriptors."""
     _watches.clear()
 
 

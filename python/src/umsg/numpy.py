@@ -10,15 +10,15 @@
 ((1080, 1920), 7)
 
 A message is a file in numpy's format NPY: a header with type, shape and order, and the elements from the next multiple of 64 bytes on. So the
-receiver need not know what comes, and `numpy.load` reads a stored message. Arrays without a header need no module:
+receiver need not know type and shape beforehand, and `numpy.load` reads a stored message. Arrays without a header need no module:
 
 >>> floats = umsg.Queue("/floats", create=True, message_size=800)
 >>> floats.send(numpy.arange(100.0))
 >>> numpy.frombuffer(floats.receive())[99]  # doctest: +SKIP
 99.0
 
-The same in place is `umsg.numpy.lease(floats, shape=100, dtype=float)`. The array of a lease or of a reservation ends with it. So use
-`frame.array` in the with statement, and keep no other reference: the lease could not end, and raises BufferError.
+`umsg.numpy.lease(floats, shape=100, dtype=float)` receives such an array in place. The array ends with its lease or reservation. So use `frame.array`
+in the with statement, and keep no other reference: otherwise the lease can't end, and raises BufferError.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _described(header: bytes) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
 
 @lru_cache(256)
 def _has_bytes(dtype: numpy.dtype[Any]) -> bool:
-    """Returns whether arrays of this type have the buffer protocol: those of times have not."""
+    """Returns whether arrays of this type have the buffer protocol: arrays of times do not have it."""
     try:
         numpy.empty(0, dtype).data  # noqa: B018
     except (ValueError, BufferError):
@@ -84,7 +84,7 @@ def _length(shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> int:
 
 
 def _place(message: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any], int]:
-    """Reads the header of a message. Returns what it says, and where the elements begin."""
+    """Reads the header of a message. Returns the contents of the header, and the offset of the elements."""
     with memoryview(message) as view:
         start = bytes(view[:10])
         if start[:8] != b"\x93NUMPY\x01\x00":
@@ -97,7 +97,8 @@ def _place(message: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any], int]:
 def _array(
     message: Any, shape: tuple[int, ...], dtype: numpy.dtype[Any], offset: int, is_fortran: bool
 ) -> numpy.ndarray[Any, Any]:
-    # An array that numpy.ndarray makes of a buffer does not keep the buffer exported, but one of frombuffer does: the message stays.
+    # An array that numpy.ndarray makes of a buffer does not keep the buffer exported, but an array of numpy.frombuffer does: the
+    # message stays in place.
     kept = numpy.frombuffer(message, "u1")
     order: Any = "F" if is_fortran else "C"
     array: numpy.ndarray[Any, Any] = numpy.ndarray(shape, dtype, buffer=kept, offset=offset, order=order)
@@ -142,7 +143,7 @@ class Leased:
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
-        """The array in the message. It is read-only, and ends with the lease."""
+        """The array in the message, which is read-only and ends with the lease."""
         if self._array is None:
             raise ValueError("the lease has ended")
         return self._array
@@ -171,7 +172,7 @@ class Reserved:
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
-        """The array in the message, to be written. Its elements are undefined until then."""
+        """The array in the message, to be written. The elements are undefined before the program writes them."""
         if self._array is None:
             raise ValueError("the reservation has ended")
         return self._array
@@ -208,13 +209,13 @@ def _reserve(
 
 
 def reserve(queue: Queue, shape: _Shape, dtype: Any = float, priority: int | None = None, timeout: Any = None) -> Reserved:
-    """Reserves a message for an array, to be written in place. The end of the with statement sends it, an exception drops it."""
+    """Reserves a message for an array, to be written in place. The end of the with statement sends the message, an exception drops it."""
     known, made = _shape(shape), numpy.dtype(dtype)
     return _reserve(queue, known, made, False, priority, timeout)
 
 
 def send(queue: Queue, array: Any, priority: int | None = None, timeout: Any = None) -> None:
-    """Sends an array with its type, shape and order. Copies it once: into the queue. It need not be contiguous.
+    """Sends an array with its type, shape and order. The array is copied once, into the queue, and need not be contiguous.
 
     >>> import numpy, umsg.numpy
     >>> queue = umsg.Queue("/arrays", create=True, message_size=1024)
@@ -235,7 +236,7 @@ def send(queue: Queue, array: Any, priority: int | None = None, timeout: Any = N
 def lease(
     queue: Queue | SysVQueue, timeout: Any = None, *, shape: _Shape | None = None, dtype: Any = None, **more: Any
 ) -> Leased:
-    """Receives an array in place. `shape` and `dtype` are for messages without a header; the rest goes to `receive_lease`."""
+    """Receives an array in place. `shape` and `dtype` are for messages without a header; the other arguments go to `receive_lease`."""
     return Leased(queue.receive_lease(timeout=timeout, **more), shape, dtype)
 
 

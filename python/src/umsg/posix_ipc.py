@@ -227,7 +227,7 @@ def _unlink_failure(error: _errors.Error) -> Exception:
 
 
 def _call_failure(error: BaseException, busy: str, closed: str) -> BaseException:
-    """Chooses the exception for a send or a receive that failed with `error`, which is not due to its arguments."""
+    """Chooses the exception for a send or a receive that failed with `error`, although its arguments are valid."""
     if isinstance(error, _errors.Error):
         errno = error.errno or EINVAL
         if errno in (EAGAIN, ETIMEDOUT):
@@ -240,7 +240,8 @@ def _call_failure(error: BaseException, busy: str, closed: str) -> BaseException
             return system_error(errno)
     elif isinstance(error, (KeyboardInterrupt, MemoryError)):
         return error
-    # An interruption, or an exception of a signal handler, which posix_ipc replaces.
+    # The wait was interrupted, or a signal handler raised an exception. posix_ipc replaces both by
+    # SignalError.
     return SignalError("The wait was interrupted by a signal")
 
 
@@ -255,8 +256,8 @@ def _seconds(timeout: object) -> float:
 class MessageQueue:
     """A POSIX message queue with the interface of posix_ipc.MessageQueue.
 
-    `flags` is 0 to open an existing queue, O_CREAT to open or create one, O_CREX to create one that must not exist. With O_CREX the name may be
-    None: the queue gets a random name. With O_NONBLOCK the attribute `block` is False at the beginning. `mode`, `max_messages` and
+    `flags` is 0 to open an existing queue, O_CREAT to open or create a queue, O_CREX to create a queue that must not exist. With O_CREX the name may
+    be None: the queue gets a random name. With O_NONBLOCK the attribute `block` is False at the beginning. `mode`, `max_messages` and
     `max_message_size` are for a queue that is created.
 
     >>> queue = posix_ipc.MessageQueue(None, posix_ipc.O_CREX, max_messages=4, max_message_size=16)
@@ -352,7 +353,7 @@ class MessageQueue:
             raise _errors.Exists(EEXIST, os.strerror(EEXIST))
         if not exists:
             try:
-                # Raises the exception for an invalid name.
+                # For an invalid name, this call raises the exception.
                 Queue(name)
             except _errors.NotFound:
                 if text != "/":
@@ -466,7 +467,7 @@ class MessageQueue:
             raise failure from error
 
     def request_notification(self, notification: _Notification = None) -> None:
-        """Asks for one notification of a message that comes to the empty queue, in place of the request so far.
+        """Requests one notification of a message that comes to the empty queue. Replaces an earlier request.
 
         >>> import threading
         >>> queue = posix_ipc.MessageQueue("/news", posix_ipc.O_CREX)
@@ -499,14 +500,14 @@ class MessageQueue:
         return -1 if self._queue.closed else self._queue.fileno()
 
     def close(self) -> None:
-        """Closes the queue. The messages stay in it."""
+        """Closes the handle. The messages stay in the queue."""
         try:
             self._queue._close_descriptor()
         except _errors.HandleClosed as error:
             raise ExistentialError("The queue does not exist") from error
 
     def unlink(self) -> None:
-        """Removes the name of the queue. Processes that have the queue open go on with it."""
+        """Removes the name of the queue. Processes that have the queue open continue to use it."""
         try:
             self._queue.unlink()
         except _errors.Error as error:

@@ -175,7 +175,7 @@ def _random_key() -> int:
 
 
 def _open(key: int, flags: int, mode: int) -> SysVQueue:
-    """Opens a queue as msgget(2) does: an existing queue must grant the permissions of `mode`, a created one has them."""
+    """Opens a queue as msgget(2) does: an existing queue must grant the permissions of `mode`, a created queue has these permissions."""
     while True:
         if not flags & IPC_EXCL and key != IPC_PRIVATE:
             try:
@@ -205,7 +205,8 @@ def _check_access(queue: SysVQueue, mode: int) -> None:
         elif not {status.gid, status.cgid}.isdisjoint((os.getegid(), *os.getgroups())):
             granted >>= 3
     except _errors.NoPermission:
-        # The status needs the permission to receive, and an open queue has one of the two.
+        # The status needs the permission to receive. An open queue grants one permission at least,
+        # so the caller may send.
         granted = 0o2
     if (mode >> 6 | mode >> 3 | mode) & ~granted & 0o7:
         raise _errors.NoPermission(EACCES, os.strerror(EACCES))
@@ -246,7 +247,7 @@ def _remove(id: int) -> None:
 class MessageQueue:
     """A System V message queue with the interface of sysv_ipc.MessageQueue.
 
-    `flags` is 0 to open an existing queue, IPC_CREAT to open or create one, IPC_CREX to create one that must not exist. With IPC_CREX the key
+    `flags` is 0 to open an existing queue, IPC_CREAT to open or create a queue, IPC_CREX to create a queue that must not exist. With IPC_CREX the key
     may be None: the queue gets a random key. `max_message_size` is the longest message that this object sends or receives, in bytes.
 
     >>> queue = sysv_ipc.MessageQueue(None, sysv_ipc.IPC_CREX)
@@ -315,7 +316,7 @@ class MessageQueue:
 
     @staticmethod
     def _send_failure(error: _errors.Error, removed: int) -> Exception:
-        """Chooses the exception. The kernel tells a queue that is removed during a call (EIDRM) from one that was removed before (EINVAL)."""
+        """Chooses the exception. The kernel tells a queue that is removed during a call (EIDRM) from a queue that was removed before (EINVAL)."""
         errno = error.errno or EINVAL
         errno = removed if errno == EIDRM else errno
         if errno == EACCES:
@@ -331,8 +332,8 @@ class MessageQueue:
     def receive(self, block: bool = True, type: int = 0) -> tuple[bytes, int]:
         """Receives a message, and returns it with its type.
 
-        Type 0 is the first message, a type above 0 the first message of this type, and a type below 0 the first message of the lowest type up
-        to its absolute value. Without such a message the call waits, or fails with BusyError if `block` is False.
+        Type 0 selects the first message, a type above 0 the first message of this type, and a type below 0 the first message of the lowest type up to
+        its absolute value. Without such a message the call waits, or fails with BusyError if `block` is False.
         """
         try:
             if -(2**31) <= type < 2**31:
@@ -481,7 +482,7 @@ def remove_message_queue(id: int, /) -> None:
 
 
 def ftok(path: str, id: int, silence_warning: bool = False) -> int:
-    """Returns the key that ftok(3) makes of a path and a number. The keys of two paths may be the same, so the call gives a warning.
+    """Returns the key that ftok(3) makes of a path and a number. Two paths may have the same key, so the call gives a warning.
 
     >>> sysv_ipc.ftok("/", 7, silence_warning=True) >> 24
     7

@@ -1,4 +1,4 @@
-"""The limit on the bytes of a queue, and waits for something that the queue itself does not announce."""
+"""The limit on the bytes of a queue, and waits for conditions that the queue itself does not announce."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from .. import _errors, _umsg
 
-# A process that is killed before it rings wakes no waiter. So each wait ends after this number of seconds.
+# If a process is killed before it calls `Bell.ring`, no waiter is woken. So each wait ends after this
+# number of seconds.
 _LOOK_AGAIN = 0.05
 # The time for which a put that does not wait lets another put finish, in seconds.
 _NO_WAIT = 0.01
@@ -24,7 +25,7 @@ def end_of(timeout: float | None) -> float | None:
 
 
 class Bell:
-    """A queue of one message without content. A ring wakes one waiter, which looks at its condition and passes the ring on."""
+    """A queue of one message without content. A call of `ring` wakes one waiter, which checks its condition and then wakes the next waiter."""
 
     def __init__(self, name: str, namespace: str, create: bool) -> None:
         if create:
@@ -49,7 +50,7 @@ class Bell:
             pass
 
     def wait(self, holds: Callable[[], bool], end: float | None) -> bool:
-        """Waits until a condition holds, or until the time `end`. Returns whether it holds."""
+        """Waits until a condition holds, or until the time `end`. Returns whether the condition holds."""
         while not holds():
             rest = left(end)
             if rest == 0.0:
@@ -65,8 +66,8 @@ class Bell:
 class Bound:
     """A limit on the bytes of the waiting messages.
 
-    Senders take turns, so that the bytes are counted and sent without another sender in between. The turn is the lease of the only message of
-    a queue: if the sender is killed, the turn goes to the next one.
+    Senders take turns, so that the bytes are counted and sent without another sender in between. The turn is the lease of the only message of a
+    queue: if the sender is killed, the turn goes to the next sender.
     """
 
     def __init__(self, name: str, namespace: str, most: int, create: bool) -> None:

@@ -13,7 +13,7 @@ from ._queue import Queue, T, Task, seconds
 
 
 class JoinableQueue(Queue[T]):
-    """A queue of tasks, as `multiprocessing.JoinableQueue`, which no death of a worker empties.
+    """A queue of tasks, as `multiprocessing.JoinableQueue`, that loses no task if a worker dies.
 
     >>> from umsg.multiprocessing import JoinableQueue
     >>> queue = JoinableQueue()
@@ -24,8 +24,8 @@ class JoinableQueue(Queue[T]):
     >>> queue.join()
     True
 
-    `get` keeps the object in the queue until `task_done` of the same process. If the process ends before, in whatever way, the object returns
-    to its place, and another worker gets it. So `join` returns when each task is done, and not before. Tasks in work count for `maxsize`.
+    `get` keeps the object in the queue until `task_done` of the same process. If the process ends earlier, in any way, the object returns to its
+    place, and another worker gets the object. So `join` returns when each task is done, and not before. Tasks in work count for `maxsize`.
     """
 
     def _adopt(self, name: str, queue: _umsg.Queue, failed: _umsg.Queue | None, create: bool) -> None:
@@ -33,7 +33,7 @@ class JoinableQueue(Queue[T]):
         self._bell = Bell(name + "-join", self._options.namespace, create)
         self._kept.handles.append(self._bell.queue)
         self._tasks = _Tasks[T]()
-        # The handles are closed in reverse order: the tasks return first.
+        # The handles are closed in reverse order, so the tasks return to the queue first.
         self._kept.handles.append(self._tasks)
 
     def _after_fork(self) -> None:
@@ -47,7 +47,7 @@ class JoinableQueue(Queue[T]):
         return task.item
 
     def _lease(self, timeout: float | None) -> _umsg.Lease:
-        """Takes a task. Waits at the descriptor: a task that is handed to a blocked receiver counts nowhere until the receiver wakes up."""
+        """Takes a task. Waits at the descriptor: a task that is handed to a blocked receiver is in no count until the receiver wakes up."""
         end = end_of(timeout)
         while True:
             try:
@@ -81,11 +81,11 @@ class JoinableQueue(Queue[T]):
             pass
 
     def task(self, block: bool = True, timeout: float | None = None) -> Task[T]:
-        """Takes the next object as a task, for a with statement, which takes the place of `task_done`."""
+        """Takes the next object as a task, for a with statement. The end of the with statement replaces `task_done`."""
         return _Announced(self._lease(seconds(block, timeout)), self._bell)
 
     def task_done(self) -> None:
-        """Removes a task that `get` has returned: the oldest one of this thread, or of this process if the thread has none."""
+        """Removes a task that `get` has returned: the oldest task of this thread, or of this process if the thread has no task."""
         self._tasks.take().done()
         self._bell.ring()
 
@@ -138,7 +138,7 @@ class _Tasks(Generic[T]):
         self.forget()
 
     def forget(self) -> None:
-        """Begins without tasks, in a forked child: the tasks of its parent stay those of the parent."""
+        """Begins without tasks, in a forked child: the tasks of the parent still belong to the parent."""
         self._lock = threading.Lock()
         self._held: list[tuple[int, Task[T]]] = []
 

@@ -29,7 +29,7 @@ _lent = _Lent()
 
 
 def lend(popen: Any, queue: _umsg.Queue) -> None:
-    """Keeps a handle until a process has ended. `popen` is the process as multiprocessing has it."""
+    """Keeps a handle until a process has ended. `popen` is multiprocessing's object for the process."""
     close_unused()
     _lent.handles.append((weakref.ref(popen, lambda _: close_unused()), queue))
 

@@ -31,17 +31,17 @@ else:
     T = TypeVar("T")
 _Self = TypeVar("_Self", bound="Channel[Any]")
 
-# The limits of the library.
+# The limits of the library: messages of a queue, and bytes of a message.
 MOST_MESSAGES = 1 << 20
 LARGEST_MESSAGE = 16 << 20
-# Longer messages, in bytes, are read in place.
+# Messages that are longer than this number of bytes are read in place.
 _SHORT = 1 << 16
 # After a longer message, this number of messages is read in place: long messages seldom come alone.
 _IN_PLACE = 64
 
 
 class Options(NamedTuple):
-    """The data that a process needs to open a queue of another process, beside its name."""
+    """The data that a process needs to open a queue of another process, besides the queue's name."""
 
     namespace: str
     message_size: int
@@ -75,7 +75,7 @@ def seconds(block: bool, timeout: float | None) -> float | None:
 
 
 class Channel(Generic[T]):
-    """The common part of the queues."""
+    """The common part of the classes of queues."""
 
     def __init__(
         self,
@@ -118,12 +118,13 @@ class Channel(Generic[T]):
         )
 
     def _adopt(self, name: str, queue: _umsg.Queue, failed: _umsg.Queue | None, create: bool) -> None:
-        """Begins to use the queue, in the process that created it or in another one."""
+        """Begins to use the queue, in the process that created the queue or in another process."""
         self._name = name
         self._queue = queue
         self._send = queue.send
         self._receive_into = queue.receive_into
-        # Memory into which messages are received. Memory in use is not here, so threads have memory of their own.
+        # Memory into which messages are received. Memory in use is not in this list, so each thread has memory of
+        # its own.
         self._rooms: list[memoryview] = []
         self._in_place = 0
         self._bound: Bound | None = None
@@ -175,7 +176,7 @@ class Channel(Generic[T]):
     def put(self, obj: T, block: bool = True, timeout: float | None = None) -> None:
         """Puts an object into the queue. Raises `queue.Full` if there is no room at once (`block=False`), or after `timeout` seconds.
 
-        An exception of pickle is raised here, and leaves the queue as it was.
+        This call also raises the exceptions of pickle, which leave the queue as it was.
         """
         if not block or timeout is not None:
             timeout = seconds(block, timeout)
@@ -237,7 +238,7 @@ class Channel(Generic[T]):
         return error
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Returns the next object, and removes it. Raises `queue.Empty` if there is none at once (`block=False`), or for `timeout` seconds."""
+        """Returns the next object, and removes it. Raises `queue.Empty` if there is no object at once (`block=False`), or for `timeout` seconds."""
         if not block or timeout is not None:
             timeout = seconds(block, timeout)
         if self._in_place:
@@ -316,7 +317,7 @@ class Channel(Generic[T]):
         return self._queue.fileno()
 
     def close(self) -> None:
-        """Closes the queue in this process. The objects stay for the other processes; the last one that closes the queue removes it."""
+        """Closes the queue in this process. The objects stay for the other processes; the last process that closes the queue removes it."""
         self._finalizer()
 
     def __enter__(self: _Self) -> _Self:
@@ -399,10 +400,10 @@ class Queue(Channel[T]):
         ...
     _queue.Empty
 
-    `put` returns when the object is in the queue. `get` removes it at once: a process that is killed afterwards takes it along.
+    `put` returns when the object is in the queue. `get` removes the object at once: if the process is killed afterwards, the object is lost.
 
     `maxsize` limits the objects, to 1,048,576 without it. `max_bytes` limits the bytes of all pickles that wait. `message_size` is the largest
-    pickle, 16 MiB by default; memory is used only for the bytes that are there. `max_deliveries`, `retry_delay` and `failed` are for tasks.
+    pickle, 16 MiB by default; memory is used only for the bytes of the pickles that wait. `max_deliveries`, `retry_delay` and `failed` are for tasks.
 
     `task` gives an object to a worker, and keeps it until the work is done:
 
@@ -441,17 +442,18 @@ class Queue(Channel[T]):
             raise self._put_error(error, max(map(len, data), default=0)) from None
 
     def get_many(self, most: int = 256, block: bool = True, timeout: float | None = None) -> list[T]:
-        """Returns objects that wait, at least one and at most `most`, as `get` does: it waits for the first one, and raises `queue.Empty`.
+        """Returns objects that wait, at least one and at most `most`, as `get` does: the call waits for the first object, and raises `queue.Empty`.
 
         If pickle can't restore an object, its exception is raised, and the objects that the call has taken are gone.
         """
         items = [self.get(block, timeout)] if most > 0 else []
-        # The number of waiting objects spares the exception of an empty queue. Other processes may take them first.
+        # At most as many objects as now wait are requested, so that the call seldom meets an empty queue. Other
+        # processes may take the objects first.
         self._get_more(items, min(most - len(items), self.qsize()))
         return items
 
     def _get_more(self, items: list[T], count: int) -> None:
-        """Adds up to `count` objects that wait. Ends after a long one."""
+        """Adds up to `count` objects that wait. Ends after a long object."""
         if self._in_place or count <= 0:
             return
         try:
@@ -476,7 +478,7 @@ class Queue(Channel[T]):
     def task(self, block: bool = True, timeout: float | None = None) -> Task[T]:
         """Takes the next object as a task, for a with statement. Raises `queue.Empty` as `get` does.
 
-        At the end of the with statement the object leaves the queue. An exception, and the death of the process, return it to its place.
+        At the end of the with statement the object leaves the queue. An exception, or the death of the process, returns the object to its place.
         """
         return Task(self._lease(seconds(block, timeout)))
 

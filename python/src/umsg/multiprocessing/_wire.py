@@ -20,7 +20,7 @@ from typing import Any
 PICKLE = 0x80
 TABLE = 0x01
 
-# Buffers of at least this length, in bytes, lie beside the pickle.
+# Buffers of at least this number of bytes are stored beside the pickle.
 _LARGE = 4096
 _HEAD = struct.Struct("<B7xQ")  # The beginning of a table.
 _ALIGNMENT = 64
@@ -42,7 +42,7 @@ class _Keeper:
         self.large: list[memoryview] = []
 
     def __call__(self, buffer: pickle.PickleBuffer) -> bool:
-        """Returns whether the buffer belongs into the pickle."""
+        """Returns whether the buffer is stored in the pickle."""
         try:
             raw = buffer.raw()
         except BufferError:  # The buffer is not contiguous.
@@ -65,8 +65,8 @@ def new_tools() -> Tools:
     return pickler.dump, pickler.clear_memo, pieces, keeper.large
 
 
-# Picklers at rest. A pickler in use is not here, so threads and nested calls have picklers of their own. A pickler that raised an exception is
-# not used again.
+# Picklers that are not in use. A pickler in use is not in this list, so threads and nested calls have picklers of their own. A pickler that
+# raised an exception is not used again.
 idle: list[Tools] = []
 
 
