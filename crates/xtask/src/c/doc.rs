@@ -38,6 +38,11 @@ impl Doc {
         blocks(self.lines.iter().take_while(|line| !line.starts_with("# ")))
     }
 
+    /// Returns the headings of the sections.
+    pub fn sections(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().filter_map(|line| line.strip_prefix("# "))
+    }
+
     /// Returns the section under a heading; empty if there is no such section.
     pub fn section(&self, heading: &str) -> Vec<Block> {
         let heading = format!("# {heading}");

@@ -11,6 +11,18 @@ use super::model::{Function, Library, Shape, Type};
 use super::roff::{inline, see_also};
 use crate::failure::{Context as _, Failure, Result};
 
+/// The sections of a comment that a page prints, in their order: the heading in the comment, the heading on the page, and whether each
+/// function needs the section. Source: man-pages(7); "IF THE PROCESS DIES" is an addition.
+const SECTIONS: [(&str, &str, bool); 4] = [
+    ("Return value", "RETURN VALUE", true),
+    ("Errors", "ERRORS", true),
+    ("If the process dies", "IF THE PROCESS DIES", true),
+    ("Notes", "NOTES", false),
+];
+
+/// Other sections of a comment: "Safety" concerns Rust programs; "See also" has a form of its own, and is printed last.
+const UNPRINTED: [&str; 2] = ["Safety", "See also"];
+
 /// Writes the pages into a directory, and removes the pages of functions that no longer exist.
 pub fn write(root: &Path, directory: &Path) -> Result<()> {
     let library = Library::read(root)?;
@@ -71,17 +83,25 @@ fn text(library: &Library, function: &Function) -> Result<String> {
             page.explain(explained);
         }
     }
-    for (heading, section) in [
-        ("RETURN VALUE", "Return value"),
-        ("ERRORS", "Errors"),
-        ("IF THE PROCESS DIES", "If the process dies"),
-    ] {
+    for (section, heading, is_required) in SECTIONS {
         let blocks = function.doc.section(section);
         if blocks.is_empty() {
-            return Err(Failure::new(format!("{name} has no section \"{section}\"")));
+            if is_required {
+                return Err(Failure::new(format!("{name} has no section \"{section}\"")));
+            }
+            continue;
         }
         page.heading(heading);
         page.blocks(&blocks);
+    }
+    let is_printed = |section: &str| SECTIONS.iter().any(|(known, ..)| *known == section);
+    let mut sections = function.doc.sections();
+    if let Some(other) =
+        sections.find(|section| !is_printed(section) && !UNPRINTED.contains(section))
+    {
+        return Err(Failure::new(format!(
+            "{name} has the section \"{other}\", which no page prints"
+        )));
     }
     page.heading("SEE ALSO");
     match &function.doc.section("See also")[..] {
@@ -199,7 +219,7 @@ mod tests {
     fn every_function_has_all_sections() {
         let workspace = Workspace::find().unwrap();
         let library = Library::read(&workspace.root).unwrap();
-        let mut seen = 0;
+        let (mut seen, mut with_notes) = (0, 0);
         for function in library.functions() {
             let page = text(&library, function).unwrap_or_else(|failure| panic!("{failure}"));
             for heading in [
@@ -218,9 +238,16 @@ mod tests {
                 let line = format!("\n.SH {argument}\n");
                 assert!(page.contains(&line), "{}: {heading}", function.name);
             }
+            let has_notes = !function.doc.section("Notes").is_empty();
+            let prints_notes = page.contains("\n.SH NOTES\n");
+            assert_eq!(prints_notes, has_notes, "{}", function.name);
+            with_notes += usize::from(has_notes);
             seen += 1;
         }
-        assert!(seen > 10, "{seen} functions");
+        assert!(
+            seen > 10 && with_notes > 0,
+            "{seen} functions, {with_notes} with notes"
+        );
     }
 
     #[test]
