@@ -32,7 +32,7 @@ pub const HEADLINES: [Headline; 22] = [
     of(
         "mqueue",
         "full, random, both",
-        "The same, random priorities",
+        "Receive and send, one thread, full queue, random priorities",
     ),
     of(
         "mqueue",
