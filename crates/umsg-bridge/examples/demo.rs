@@ -1,4 +1,5 @@
-//! Two "machines" and a cluster of three servers on the loopback: one of everything is killed while messages flow, and the account is printed.
+//! Two "machines" and a cluster of three servers on the loopback interface. While messages flow, the demo kills each bridge and a server in turn. It
+//! then prints how many messages were lost or came twice.
 //!
 //! `cargo xtask demo --bridge`
 
@@ -13,7 +14,7 @@ use umsg::posix::{OpenOptions, Queue};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 const MESSAGES: u32 = 20_000;
 
-/// A process that ends with the guard.
+/// A process that is killed when the guard is dropped.
 struct Guard(Child);
 
 impl Drop for Guard {
@@ -122,7 +123,7 @@ fn nats_server() -> Option<PathBuf> {
 }
 
 fn free_ports(count: usize) -> Outcome<Vec<u16>> {
-    // All are taken at once, so that they differ.
+    // All ports are taken at once, so that they differ.
     let sockets: Result<Vec<_>, _> = (0..count)
         .map(|_| std::net::TcpListener::bind(("127.0.0.1", 0)))
         .collect();
@@ -133,7 +134,7 @@ fn free_ports(count: usize) -> Outcome<Vec<u16>> {
     ports.map_err(|error: std::io::Error| error.into())
 }
 
-/// Starts one of three servers.
+/// Starts server `n` of the cluster.
 fn server(program: &Path, home: &Path, ports: &[u16], n: usize) -> Outcome<Guard> {
     let routes: Vec<String> = ports[3..]
         .iter()
@@ -158,7 +159,7 @@ fn server(program: &Path, home: &Path, ports: &[u16], n: usize) -> Outcome<Guard
     Ok(Guard(command.spawn()?))
 }
 
-/// Makes a namespace with the configuration of a bridge.
+/// Makes a "machine": a namespace with the configuration of a bridge.
 fn machine(
     home: &Path,
     name: &str,
@@ -192,7 +193,7 @@ fn queue(namespace: &Namespace, name: &str) -> Outcome<Queue> {
 }
 
 fn bridge(namespace: &Namespace) -> Outcome<Guard> {
-    // target/PROFILE/examples/demo
+    // This program is `target/PROFILE/examples/demo`; the bridge is in `target/PROFILE`.
     let own = std::env::current_exe()?;
     let program = own
         .ancestors()

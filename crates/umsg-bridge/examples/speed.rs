@@ -1,4 +1,4 @@
-//! The speed of the bridge beside that of its client, async-nats, with the same server, window and messages.
+//! Compares the speed of the bridge with the speed of its client library, async-nats, with the same server, window and messages.
 //!
 //! `UMSG_TEST_NATS=/usr/sbin/nats-server cargo run --release -p umsg-bridge --example speed [MESSAGES] [ROUNDS]`
 //!
@@ -22,7 +22,7 @@ const WINDOW: usize = 512;
 const BYTES: usize = 64;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// A process that ends with the guard.
+/// A process that is killed when the guard is dropped.
 struct Guard(Child);
 
 impl Drop for Guard {
@@ -140,7 +140,7 @@ impl Bench {
     }
 
     fn bridge(&self, arguments: &[&str]) -> Outcome<Guard> {
-        // target/PROFILE/examples/speed
+        // This program is `target/PROFILE/examples/speed`; the bridge is in `target/PROFILE`.
         let own = std::env::current_exe()?;
         let program: PathBuf = own
             .ancestors()
@@ -175,7 +175,7 @@ impl Bench {
         Ok(context)
     }
 
-    /// Publishes with the headers of the bridge that JetStream needs, and a window of unacknowledged messages.
+    /// Publishes with the headers of the bridge that JetStream needs, and with a window of unacknowledged messages.
     async fn publish(&self, context: &Context, subject: &str) -> Outcome<f64> {
         let begin = Instant::now();
         let mut acks = FuturesUnordered::new();
@@ -221,7 +221,7 @@ impl Bench {
         Ok((client, rate))
     }
 
-    /// Measures from the first hundredth of the messages to the last one: the start of the process does not count.
+    /// Measures from the first hundredth of the messages to the last message, so that the start of the process is not measured.
     async fn rate(&self, done: impl Fn() -> u64) -> Outcome<f64> {
         let first = self.messages / 100;
         while done() < first {
@@ -255,7 +255,7 @@ impl Bench {
                 .expires(Duration::from_secs(2))
                 .messages()
                 .await?;
-            // A batch that the stream can't fill ends two seconds later: the last one ends with the last message.
+            // A batch that the stream can't fill would end two seconds later, so the loop stops at the last message.
             while seen < self.messages
                 && let Some(message) = batch.next().await
             {
@@ -296,7 +296,7 @@ impl Bench {
         drop(messages);
         stream.delete_consumer("client").await?;
         let apart = self.apart(&context, &name).await?;
-        // The bridges get new messages only.
+        // The purge removes the client's messages, so that the bridges get new messages only.
         stream.purge().await?;
         let (out, into) = (self.queue("/out")?, self.queue("/in")?);
         let _export = self.bridge(&[
@@ -324,7 +324,7 @@ impl Bench {
         Ok([median(client), apart, median(bridge)])
     }
 
-    /// Measures the client with a consumer on a thread and a connection of its own, as on another machine.
+    /// Measures the client, with a consumer that has its own thread and its own connection, as on another machine.
     async fn apart(&self, context: &Context, name: &str) -> Outcome<f64> {
         let (tell, told) = std::sync::mpsc::channel();
         let (url, stream) = (self.url.clone(), name.to_owned());
@@ -345,7 +345,7 @@ impl Bench {
             context
                 .publish(name.to_lowercase(), vec![7; BYTES].into())
                 .await?;
-            // The client writes in a task of this thread.
+            // `try_recv` with sleeps instead of `recv`: the client's task, which writes to the socket, runs in this thread.
             let arrived = loop {
                 match told.try_recv() {
                     Ok(arrived) => break arrived,
@@ -358,7 +358,8 @@ impl Bench {
         Ok(median(times))
     }
 
-    /// The time of a send at 2,000 messages a second: to a queue without a waiting receiver, to a local receiver, and to an export.
+    /// Measures the time of a send at 2,000 messages a second: to a queue without a waiting receiver, to a queue with a local receiver, and to an
+    /// exported queue.
     fn senders(&self, round: u64) -> Outcome<[f64; 3]> {
         let times = |queue: &Queue, drain: bool| -> Outcome<f64> {
             let mut times = Vec::new();
@@ -399,7 +400,7 @@ impl Bench {
     }
 }
 
-/// Consumes 300 messages, and tells when each arrived; the first line tells that the consumer is ready.
+/// Consumes 300 messages, and reports the time of each arrival. A first report says that the consumer is ready.
 async fn consume(url: &str, stream: &str, tell: &std::sync::mpsc::Sender<Instant>) -> Outcome<()> {
     let context = jetstream::new(async_nats::connect(url).await?);
     let stream = context.get_stream(stream).await?;
@@ -418,7 +419,7 @@ async fn consume(url: &str, stream: &str, tell: &std::sync::mpsc::Sender<Instant
     Ok(())
 }
 
-/// Receives for ever, as a program of this machine.
+/// Receives for ever, as a local program does.
 fn receive(directory: &str) -> Outcome<()> {
     let namespace = Namespace::at(directory)?;
     let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! `umsg bridge check`: what the bridges would do, in words.
+//! `umsg bridge check`: a description of the bridges in words.
 
 use crate::config::{Bridge, Config, Delivery, Direction, End, OnReject, SubjectBy};
 use crate::local::Exporter;

@@ -1,7 +1,7 @@
-//! The connection to the servers, and its secrets.
+//! The connection to the servers, and the secrets of the connection.
 //!
-//! Secrets are read from files and from the environment at each connection, so that a changed secret counts at the next one. They are in no message,
-//! no log, no state and no command line.
+//! Secrets are read from files and from the environment at each connection, so that the next connection uses a changed secret. Secrets are in no
+//! message, no log, no state and no command line.
 
 use crate::backoff;
 use crate::config::Server;
@@ -17,10 +17,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The words of a bridge without a connection.
+/// The state of a bridge without a connection, in words.
 pub const WAITING: &str = "waiting for the server";
 
-/// The time between two looks at the state of the client. The client drops events if many come at once, so that an event alone decides nothing.
+/// The interval at which the bridge checks the state of the client. The client drops events if many come at once, so the bridge can't rely on events
+/// alone.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// The connection of a bridge.
@@ -30,12 +31,12 @@ pub struct Link {
     pub client: Client,
     /// Changes with each event of the connection. The sender lives as long as the client's tasks.
     events: watch::Receiver<u64>,
-    /// The last refusal of the servers that no call returns, such as a missing permission.
+    /// The servers' last refusal that no call returns as its error, such as a missing permission.
     refusal: Arc<Mutex<Option<String>>>,
 }
 
 impl Link {
-    /// Makes the link of a client. The client's callback of events holds the sender of `events`, and changes it at each event.
+    /// Makes the link of a client. The client's event callback owns the sender of `events`, and sends a new value at each event.
     #[must_use]
     pub fn new(client: Client, events: watch::Receiver<u64>) -> Link {
         Link {
@@ -45,7 +46,7 @@ impl Link {
         }
     }
 
-    /// Returns the last refusal of the servers, and forgets it.
+    /// Returns the last refusal of the servers, and removes it from the link.
     pub fn take_refusal(&self) -> Option<String> {
         self.refusal.lock().ok()?.take()
     }
@@ -59,24 +60,24 @@ impl Link {
     /// Returns whether there is a connection.
     #[must_use]
     pub fn holds(&self) -> bool {
-        // A client that has ended keeps its last state.
+        // A client that has ended still reports its last state.
         self.is_alive() && self.client.connection_state() == State::Connected
     }
 
     /// Returns the number of connections so far.
     #[must_use]
     pub fn connections(&self) -> u64 {
-        // Relaxed: the number is compared with earlier ones, and guards no other data.
+        // Relaxed: the number is only compared with earlier values, and publishes no other data.
         self.client.statistics().connects.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the client still connects.
+    /// Returns whether the client still tries to connect.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.events.has_changed().is_ok()
     }
 
-    /// Waits for an event, or for the next look at the client.
+    /// Waits for an event, or until the next check of the client's state.
     async fn event_or_look(&mut self) -> Result<(), String> {
         match tokio::time::timeout(LOOK, self.events.changed()).await {
             Ok(Err(_)) => Err(ENDED.to_owned()),
@@ -87,7 +88,7 @@ impl Link {
     /// Waits until there is a connection.
     ///
     /// # Errors
-    /// A sentence: the client has ended, and connects no more.
+    /// The error is a sentence: the client has ended, and does not connect again.
     pub async fn wait(&mut self) -> Result<(), String> {
         while !self.holds() {
             self.event_or_look().await?;
@@ -95,10 +96,10 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until the number of connections is another one, or until there is no connection.
+    /// Waits until the number of connections differs from `connections`, or until there is no connection.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// The error of [`wait`](Self::wait).
     pub async fn changed(&mut self, connections: u64) -> Result<(), String> {
         while self.holds() && self.connections() == connections {
             self.event_or_look().await?;
@@ -106,10 +107,10 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until there is a connection, and shows why there is none.
+    /// Waits until there is a connection. Shows on the board why there is none.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// The error of [`wait`](Self::wait).
     pub async fn wait_shown(&self, board: &Board) -> Result<(), String> {
         let mut link = self.clone();
         while !link.holds() {
@@ -120,10 +121,10 @@ impl Link {
     }
 }
 
-/// The error of a bridge whose client connects no more. The bridge makes a new client.
+/// The error of a bridge whose client does not connect again. The bridge then makes a new client.
 pub const ENDED: &str = "server: the client has ended";
 
-/// Returns the setting from which the user's identity comes.
+/// Returns the name of the setting that identifies the user to the server.
 fn identity(server: &Server) -> &'static str {
     let ways = [
         (server.credentials_file.is_some(), "credentials_file"),
@@ -158,7 +159,7 @@ fn read_variable(setting: &str, name: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the lines between the marks of a credentials file: the JWT and the seed.
+/// Returns the two secrets between the marks of a credentials file: the JWT and the seed.
 fn parts(credentials: &str) -> Option<(String, String)> {
     let mut lines = credentials.lines().map(str::trim);
     let mut after = |mark: &str| {
@@ -169,7 +170,7 @@ fn parts(credentials: &str) -> Option<(String, String)> {
     Some((after("USER JWT")?, after("USER NKEY SEED")?))
 }
 
-/// Reads the identity of this client, and signs the server's challenge.
+/// Reads the identity of this client, and signs the challenge that the server sent.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.
@@ -186,7 +187,7 @@ pub fn sign_in(server: &Server, nonce: &[u8]) -> Result<Auth, String> {
         seed = Some(pair);
     }
     if let Some(path) = &server.nkey_file {
-        // The error of the parser may show parts of the file.
+        // The error names the setting only: the parser's error may show parts of the file.
         let pair = nkeys::KeyPair::from_seed(&read_secret("nkey_file", path)?);
         let pair = pair.ok().filter(|pair| pair.public_key().starts_with('U'));
         let Some(pair) = pair else {
@@ -226,10 +227,10 @@ fn no_credentials(path: &Path) -> String {
     )
 }
 
-/// Mixes the contents of all files of secrets and certificates into a number, which shows whether a file has changed.
+/// Hashes the contents of all files of secrets and certificates. A changed hash shows that a file has changed.
 ///
 /// # Errors
-/// A sentence that names the setting: a file can't be read, or is no regular file.
+/// The error is a sentence that names the setting: a file can't be read, or is not a regular file.
 pub fn fingerprint(server: &Server) -> Result<u64, String> {
     options(server)?;
     let files = [
@@ -275,7 +276,7 @@ fn tls(mut options: ConnectOptions, server: &Server) -> Result<ConnectOptions, S
     ];
     for (setting, path) in files {
         let Some(path) = path else { continue };
-        // The client would report these errors at each attempt, without the setting.
+        // Files are checked before the first connection: the client would report the error at each attempt, without the name of the setting.
         let text = std::fs::read(path);
         let text =
             text.map_err(|error| format!("server: `{setting}` {}: {error}", path.display()))?;
@@ -296,7 +297,7 @@ fn tls(mut options: ConnectOptions, server: &Server) -> Result<ConnectOptions, S
     Ok(options.require_tls(server.tls || secure || server.ca_file.is_some()))
 }
 
-/// Connects in the background: the first attempt may fail, as later ones may.
+/// Connects in the background. A failed first attempt is repeated, as later attempts are.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.
@@ -329,14 +330,14 @@ pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
     })
 }
 
-/// The settings that explain an error of a connection.
+/// The settings that the text of a connection's error names.
 struct Explain {
     identity: &'static str,
     urls: String,
 }
 
 impl Explain {
-    /// Names the setting behind an error.
+    /// Names the setting that caused an error.
     fn refusal(&self, event: &str) -> String {
         let (identity, urls) = (self.identity, &self.urls);
         let small = event.to_ascii_lowercase();
@@ -371,7 +372,7 @@ fn note(
 ) {
     let level = match event {
         Event::Connected => {
-            // The refusals of earlier attempts explain no later error.
+            // A refusal of an earlier attempt does not explain a later error.
             if let Ok(mut refusal) = refusal.lock() {
                 *refusal = None;
             }

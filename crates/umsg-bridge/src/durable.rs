@@ -1,4 +1,4 @@
-//! Messages of a durable queue that are in the queue and in the stream: each stays in the stream until a local receiver has acknowledged it.
+//! The messages of a durable queue that are also in the stream. Each message stays in the stream until a local receiver has acknowledged it.
 
 use async_nats::Subject;
 use async_nats::jetstream::message::Acker;
@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use umsg::posix;
 
-/// The messages that no local receiver has acknowledged, by their number in the queue.
+/// The messages that no local receiver has acknowledged, by the message's number in the queue.
 #[derive(Debug)]
 pub struct Unconsumed {
-    /// The messages, by the number in the queue and the sequence in the stream. The number is 0 if a bridge died before it noted the number.
+    /// The messages, by their number in the queue and their sequence in the stream. The number is 0 if a bridge died before it noted the number.
     messages: BTreeMap<(u64, u64), Copy>,
-    /// The numbers of the messages that are in the queue or unacknowledged, as far as the last look saw: their sequences must stay in the window.
+    /// The numbers of the messages that were in the queue or unacknowledged at the last [`look`](Unconsumed::look). Their sequences must stay in the
+    /// window.
     held: HashSet<u64>,
-    /// The numbers that the window had at the start, until their redeliveries have come.
+    /// The numbers that the window had at the start, until the time `until`. The server may still deliver these messages again.
     early: HashSet<u64>,
     until: Instant,
 }
@@ -24,7 +25,7 @@ pub struct Unconsumed {
 struct Copy {
     context: Context,
     reply: Option<Subject>,
-    /// The time of the delivery, or of the last report to the server that the message is still in work.
+    /// The time of the delivery, or of the last report to the server that the message is still being processed.
     told: Instant,
     /// True if the last call of [`Unconsumed::take_consumed`] did not find the message in the queue.
     is_missing: bool,
@@ -37,8 +38,8 @@ impl Copy {
 }
 
 impl Unconsumed {
-    /// Begins with the messages that are in the queue: an earlier bridge has placed them. `early` are the numbers in the window: the server may
-    /// deliver any of them again in the given time, also if it was consumed.
+    /// Begins with the messages in the queue, which an earlier bridge has placed. `early` are the numbers in the window: for the given time, the
+    /// server may deliver any of these messages again, even a consumed one.
     ///
     /// # Errors
     /// The error is the sentence of the library.
@@ -58,7 +59,7 @@ impl Unconsumed {
         Ok(unconsumed)
     }
 
-    /// Looks again which messages are held: those that have just been acknowledged are still counted.
+    /// Renews the set of held messages from the queue. The old set also has the messages that were acknowledged since the last call.
     ///
     /// # Errors
     /// The error is the sentence of the library.
@@ -75,7 +76,7 @@ impl Unconsumed {
         self.held.insert(number);
     }
 
-    /// Returns whether the server may deliver a message again. The number 0: a bridge died before it noted the number.
+    /// Returns whether the server may deliver a message again. For the number 0, returns true: a bridge died before it noted the message's number.
     #[must_use]
     pub fn is_held(&self, number: u64) -> bool {
         number == 0 || self.held.contains(&number) || self.early.contains(&number)
@@ -98,7 +99,7 @@ impl Unconsumed {
         self.messages.len()
     }
 
-    /// Returns whether there are no such messages.
+    /// Returns whether there are no unacknowledged messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
@@ -138,7 +139,7 @@ impl Unconsumed {
         Ok(consumed)
     }
 
-    /// Returns the messages whose time at the server has to be prolonged.
+    /// Returns the messages whose acknowledgement time at the server must be extended.
     pub fn take_due(&mut self, after: Duration) -> Vec<Acker> {
         let mut due = Vec::new();
         for copy in self.messages.values_mut() {

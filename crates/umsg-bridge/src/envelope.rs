@@ -1,7 +1,7 @@
-//! Requests whose replies find their way back: the first line of a local message holds a subject.
+//! Envelopes, which carry the address of a reply: the first line of a local message is a NATS subject.
 //!
-//! A queue has no place beside a message for the address of a reply. An import with `envelope` writes the reply's subject before the message; the
-//! worker copies the line to its reply; an export with `envelope` publishes the reply to that subject.
+//! A message in a queue has no field for the address of a reply. An import with `envelope` writes the reply's subject before the message; the worker
+//! copies the line to its reply; an export with `envelope` publishes the reply to that subject.
 
 use bytes::Bytes;
 
@@ -15,10 +15,10 @@ pub fn wrap(reply_to: &str, message: &[u8]) -> Bytes {
     wrapped.into()
 }
 
-/// The longest subject, in bytes. A server ends the connection at a line that is longer than `max_control_line`, 4,096 bytes by default.
+/// The maximum length of a subject, in bytes. A server ends the connection at a line that is longer than `max_control_line`, 4,096 bytes by default.
 const LONGEST: usize = 1024;
 
-/// Takes the subject from a message. The subject must be `below` or a subject under it: a local process must not reach other subjects.
+/// Takes the subject from a message. The subject must be `below` or a subject under `below`: a local process must not reach other subjects.
 ///
 /// # Errors
 /// The error is a sentence that names the fault of the envelope.

@@ -1,4 +1,4 @@
-//! From the queue to the stream.
+//! Exports: messages from the local queue to the stream.
 //!
 //! ```text
 //!   lease ---> publish ---> the stream stores it ---> acknowledge locally
@@ -7,8 +7,8 @@
 //!   a failure of one publish: no new lease; the others settle; the failed ones are published again, in their order
 //! ```
 //!
-//! A message keeps its lease until the stream has it. So the death of the bridge returns it to its place, and the next bridge publishes it under
-//! the same `Nats-Msg-Id`.
+//! A message stays leased until the stream has it. If the bridge dies, the message returns to its place in the queue, and the next bridge publishes
+//! it under the same `Nats-Msg-Id`.
 
 use crate::backoff::Backoff;
 use crate::config::{Bridge, OnReject, SubjectBy};
@@ -24,17 +24,17 @@ use async_nats::header::NATS_EXPECTED_STREAM;
 use std::time::Duration;
 use umsg::posix;
 
-/// The time after which a message that was refused is tried again.
+/// The time after which the bridge tries a refused message again.
 pub const REFUSED: Duration = Duration::from_secs(30);
-/// The interval at which states that report no change are checked.
+/// The interval at which the bridge checks states that don't report their changes.
 const TICK: Duration = Duration::from_secs(1);
-/// The time that publishes have to settle when the bridge ends.
+/// The time that unacknowledged publishes get when the bridge ends.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Runs an export until the process stops it.
 ///
 /// # Errors
-/// The error is a sentence: the queue is lost, and has to be opened again.
+/// The error is a sentence: the queue is lost, and must be opened again.
 pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
     let exporter = Exporter::open(&scene.namespace, bridge)?;
     let dead = match &bridge.dead_letter {
@@ -45,7 +45,8 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     scene.link.wait_shown(board).await?;
     let context = stream::context(&scene.link, scene.domain.as_deref(), scene.timeout);
     let found = stream::find(&context, bridge, &scene.link).await?;
-    // The spool is opened after the steps that may fail: if the bridge closed its ring again, the messages in the ring would be lost.
+    // The spool is opened after the steps that may fail. A failure after that would close the bridge's ring, and the messages in the ring would be
+    // lost.
     let spool = Spool::open(&scene.namespace, bridge)?;
     board.become_("running", None);
     let work = Work {
@@ -55,7 +56,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
             ttl: exporter.ttl(),
             reply_to: bridge.reply_to.clone(),
         },
-        // The headers take room, too.
+        // The limit of the stream includes the headers.
         longest: usize::try_from(found.cached_info().config.max_message_size)
             .ok()
             .filter(|most| *most > 0),
@@ -75,7 +76,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         ended = spool.fill() => ended,
         ended = work.go(&mut flights) => ended,
     };
-    // Acknowledgements make room in the spool.
+    // Both run together: the acknowledgements of the export make room in the spool.
     let last = async { tokio::join!(spool.finish(&bridge.name), work.settle_rest(flights)) };
     last.await;
     ended
@@ -118,7 +119,7 @@ impl Work<'_> {
             }
             if !failed.is_empty() && flights.is_empty() {
                 self.wait(&mut backoff).await?;
-                // Without a connection, each further publish may wait for its time-out.
+                // Without a connection, each publish may last until its time-out, so a bridge that must stop ends here.
                 if self.scene.is_over() {
                     return Ok(());
                 }
@@ -131,7 +132,7 @@ impl Work<'_> {
             let may_take = failed.is_empty() && flights.len() < self.bridge.window;
             tokio::select! {
                 biased;
-                // First, so that an export under load ends, too.
+                // The stop is polled first, so that a busy export ends, too.
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
                 landed = flights.next(), if !flights.is_empty() => {
                     if self.settle(landed, &mut failed) {
@@ -149,7 +150,7 @@ impl Work<'_> {
         }
     }
 
-    /// Gives the publishes that are on their way a last time to land. The leases of the others return by their drop.
+    /// Waits for unacknowledged publishes a last time. The other messages return to the queue, because the drop ends their leases.
     async fn settle_rest(&self, mut flights: Flights) {
         if !self.scene.link.is_alive() {
             return;
@@ -172,7 +173,7 @@ impl Work<'_> {
         self.exporter.readable().await;
     }
 
-    /// Updates the counts on the board. Fails if the name no longer leads to this queue, or if the client has ended.
+    /// Updates the counts on the board. Fails if the name no longer refers to this queue, or if the client has ended.
     fn look(&self, flying: usize) -> Result<(), String> {
         if !self.scene.link.is_alive() {
             return Err(connect::ENDED.to_owned());
@@ -200,7 +201,7 @@ impl Work<'_> {
         }
     }
 
-    /// Waits before publishes are repeated: for a connection, and for the time of the back-off.
+    /// Waits before publishes are repeated: until there is a connection, and for the back-off time.
     async fn wait(&self, backoff: &mut Backoff) -> Result<(), String> {
         let mut stop = self.scene.stop.clone();
         let wait = async {
@@ -252,7 +253,7 @@ impl Work<'_> {
             return self.reject(taken, &why);
         }
         let mut headers = headers::of(&taken, &self.source);
-        // The subject may belong to another stream, which would acknowledge the message.
+        // The header makes another stream refuse the message: the subject may belong to another stream.
         headers.insert(NATS_EXPECTED_STREAM, &*self.bridge.stream);
         let ended = flights
             .publish((place, taken), (subject, headers, data))
@@ -263,7 +264,7 @@ impl Work<'_> {
         }
     }
 
-    /// Acts on the end of a publish. Returns whether the stream has the message.
+    /// Handles the result of a publish. Returns whether the stream has the message.
     fn settle(&self, landed: Landed, failed: &mut Vec<(u64, Taken)>) -> bool {
         let Landed {
             place,
@@ -277,7 +278,7 @@ impl Work<'_> {
                 let ended = taken.acknowledge();
                 crash::reached(Point::EXPORT_ENDED);
                 if let Err(error) = ended {
-                    // The queue delivers the message once more, and JetStream recognises the repeat.
+                    // The acknowledgement failed, so the queue delivers the message once more, and JetStream recognises the repeat.
                     let name = &self.bridge.name;
                     log::event(
                         Level::Warning,
@@ -308,7 +309,7 @@ impl Work<'_> {
         }
     }
 
-    /// Moves a message that the stream will never take to the dead-letter queue, or lets the message wait in its own queue.
+    /// Moves a message that the stream can never take to the dead-letter queue. Without such a queue, the message waits in its own queue.
     fn reject(&self, taken: Taken, why: &str) {
         self.board.count(|state| state.rejected += 1);
         let fields: [(&str, &dyn std::fmt::Display); 2] = [("error", &why), ("id", &taken.id)];

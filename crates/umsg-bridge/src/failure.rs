@@ -1,11 +1,12 @@
-//! The errors that end the program. The exit code tells a service manager whether another start can help.
+//! The errors that end the program. The exit code tells the service manager whether a restart can help.
 
 use std::process::ExitCode;
 
-/// An error that ends the program; each is a sentence.
+/// An error that ends the program, described by a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The command line or the configuration is wrong. Another start would end in the same way: `umsg-bridge.service` is not started again.
+    /// The command line or the configuration is wrong. A restart would fail in the same way, so the service manager does not restart
+    /// `umsg-bridge.service`.
     Configuration(String),
     /// The system refuses a call, or a file that the configuration names can't be used now. A later start may succeed.
     System(String),
@@ -20,7 +21,7 @@ impl Failure {
         }
     }
 
-    /// Returns the exit code of the program. `RestartPreventExitStatus` of the service has the code of a wrong configuration.
+    /// Returns the exit code of the program. The setting `RestartPreventExitStatus` of the service lists the code of a wrong configuration.
     #[must_use]
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {

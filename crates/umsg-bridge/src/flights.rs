@@ -1,11 +1,11 @@
-//! Publishes on their way: each waits for JetStream's acknowledgement, which comes to an inbox of the export.
+//! Publishes without an acknowledgement yet. JetStream sends each acknowledgement to the inbox of the export.
 //!
 //! ```text
 //!   publish, reply = INBOX.7  ---->  the stream  ---->  INBOX.7: {"stream": "S", "seq": 90}
 //! ```
 //!
-//! The number of a publish is its place in a queue of flights, so that an acknowledgement is found in one step, and a publish without an
-//! acknowledgement leaves nothing behind.
+//! The number of a publish gives its place in the queue of flights. So an acknowledgement finds its publish in one step, and a publish that is never
+//! acknowledged leaks no memory.
 
 use crate::local::Taken;
 use crate::stream;
@@ -31,7 +31,7 @@ pub enum Outcome {
     Stream(String),
 }
 
-/// The end of a publish, with its message and the message's place in the order of leases.
+/// The result of a publish, with its message and the message's place in the order of leases.
 #[derive(Debug)]
 pub struct Landed {
     /// The place in the order of leases.
@@ -56,7 +56,7 @@ pub struct Flights {
     inbox: String,
     acknowledgements: Subscriber,
     timeout: Duration,
-    /// The number of the first entry.
+    /// The number of the publish in the first entry.
     first: u64,
     entries: VecDeque<Option<Flight>>,
     count: usize,
@@ -66,7 +66,7 @@ impl Flights {
     /// Opens the inbox of acknowledgements.
     ///
     /// # Errors
-    /// A sentence: the client has ended.
+    /// The error is a sentence: the client has ended.
     pub async fn open(client: &Client, timeout: Duration) -> Result<Flights, String> {
         let inbox = client.new_inbox();
         let subscribed = client.subscribe(format!("{inbox}.*")).await;
@@ -93,7 +93,7 @@ impl Flights {
         self.count == 0
     }
 
-    /// Publishes a message. Returns a publish that has failed at once.
+    /// Publishes a message. If the publish fails at once, returns the failed publish.
     pub async fn publish(
         &mut self,
         (place, taken): (u64, Taken),
@@ -105,7 +105,7 @@ impl Flights {
             self.client
                 .publish_with_reply_and_headers(subject, reply, headers, data),
         );
-        // Without a connection, the client takes as many commands as its channel has room for.
+        // Without a connection, the client accepts commands only while its channel has room. A publish without room waits until the time-out.
         let sent = match publish.as_mut().now_or_never() {
             Some(sent) => Ok(sent),
             None => tokio::time::timeout(self.timeout, publish).await,
@@ -131,12 +131,12 @@ impl Flights {
         })
     }
 
-    /// Returns the next publish that has landed, if one has.
+    /// Returns the next publish with a result, if there is one.
     pub fn try_next(&mut self) -> Option<Landed> {
         self.next().now_or_never()
     }
 
-    /// Waits for the next publish that lands. Never returns if the client has ended: then the publishes are [late](Self::take_late).
+    /// Waits for the next publish with a result. Never returns if the client has ended: all publishes are then [late](Self::take_late).
     pub async fn next(&mut self) -> Landed {
         loop {
             let Some(message) = self.acknowledgements.next().await else {
@@ -155,7 +155,7 @@ impl Flights {
         }
     }
 
-    /// Takes the publishes whose time has passed. Their acknowledgements are ignored from now on.
+    /// Takes the publishes whose time has passed. Acknowledgements that come later are ignored.
     pub fn take_late(&mut self) -> Vec<Landed> {
         let mut landed = Vec::new();
         while let Some(Some(flight)) = self.entries.front() {
@@ -193,13 +193,13 @@ fn late() -> Outcome {
     Outcome::Stream("the server has not acknowledged a publish in time".to_owned())
 }
 
-/// JetStream's codes for a message that is too large for a stream.
+/// JetStream's error code for a message that is too large for the stream.
 const TOO_LARGE: u64 = 10054;
 
-/// JetStream's code for a subject of another stream than the expected one.
+/// JetStream's error code for a subject that belongs to another stream than the expected one.
 const OTHER_STREAM: u64 = 10060;
 
-/// Decides whether the client refuses only this message, or any message now.
+/// Decides whether the client refuses only this message, or every message at present.
 fn refused(error: &PublishError) -> Outcome {
     let why = stream::in_full(error);
     match error.kind() {
@@ -228,7 +228,7 @@ struct Refusal {
     description: String,
 }
 
-/// Decides whether the server refuses only this message, or any message now, and names the setting.
+/// Decides whether the server refuses only this message, or every message at present, and names the setting.
 fn outcome(message: &Message) -> Outcome {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
         return Outcome::Stream("`subject`: no stream has this subject".to_owned());
@@ -322,7 +322,7 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            // No server listens there.
+            // No server listens at this address.
             let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
             let client = options.connect("nats://127.0.0.1:1").await.unwrap();
             let time = Duration::from_millis(1);

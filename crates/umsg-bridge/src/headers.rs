@@ -1,4 +1,4 @@
-//! The headers of a message on its way.
+//! The NATS headers of a message between queue and stream.
 //!
 //! | header | meaning |
 //! |---|---|
@@ -30,11 +30,11 @@ const REPLY_TO: &str = "Umsg-Reply-To";
 /// The data that all messages of an export have in common.
 #[derive(Debug)]
 pub struct Source {
-    /// The queue, as it is written.
+    /// The queue, as written in the configuration.
     pub queue: String,
     /// The host's name.
     pub host: String,
-    /// The time to live of the queue.
+    /// The time to live of the queue's messages.
     pub ttl: Option<Duration>,
     /// The subject of replies.
     pub reply_to: Option<String>,
@@ -67,10 +67,10 @@ pub fn of(taken: &Taken, source: &Source) -> HeaderMap {
     headers
 }
 
-/// Reads what a local queue keeps of a message. A message of another program has no headers: its priority is 0, its type 1.
+/// Reads the headers that a local queue stores with a message. A message of another program has no headers: its priority is 0, its type 1.
 #[must_use]
 pub fn placing(headers: Option<&HeaderMap>, data: Bytes) -> Placing {
-    // One pass: a look-up by text would make a name of it for each header.
+    // A single pass over the headers: each look-up by text would allocate a header name.
     let names = [PRIORITY, TYPE, RING, SENT, TTL, REPLY_TO, ID];
     let mut found = [None; 7];
     for (name, values) in headers.into_iter().flat_map(HeaderMap::iter) {

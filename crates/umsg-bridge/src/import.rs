@@ -1,4 +1,4 @@
-//! From the stream to the queue.
+//! Imports: messages from the stream to the local queue.
 //!
 //! ```text
 //!   pull ---> reserve, commit ---> note in the window ---> forget the arrival ---> ack
@@ -9,10 +9,10 @@
 //!                      to the stream
 //! ```
 //!
-//! An orderly end makes no new pull. It places the messages that the last pulls bring, and gives those without room back to the stream.
+//! A bridge that is asked to stop makes no new pull. It places the messages of its last pulls, and returns the messages without room to the stream.
 //!
-//! A commit leaves a record in the queue with the same store. So a bridge that dies before the note finds the record at its next start, and the
-//! redelivery is recognised. The record ends when the window's file has the sequence.
+//! The store that commits a message also leaves an arrival record in the queue. A bridge may die before it notes the message in the window: the next
+//! bridge finds the record, and recognises the redelivery. The record ends when the window's file has the sequence.
 
 mod place;
 
@@ -36,18 +36,18 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use umsg::posix;
 
-/// The time between two checks whether the name still leads to the queue.
+/// The interval of the checks that the name still refers to the queue.
 const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
-/// The time within which messages arrive that the server had sent before their pull ended.
+/// The time to wait for messages that the server sent before their pull ended.
 const LATE: Duration = Duration::from_millis(50);
 
-/// The most kept entries of a window: 32 MiB of file and memory.
+/// The maximum number of kept entries of a window: 32 MiB of file and memory.
 const MOST_KEPT: usize = 1 << 20;
 
 /// Runs an import until the process stops it.
 ///
 /// # Errors
-/// The error is a sentence: the queue or the consumer is lost, and has to be opened again.
+/// The error is a sentence: the queue or the consumer is lost, and must be opened again.
 pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
     let mut importer = Importer::open(&scene.namespace, bridge)?;
     let dead = match &bridge.dead_letter {
@@ -77,10 +77,10 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     importer.set_source(origin);
     let key = window::key(&[&origin.to_le_bytes(), &importer.identity.to_le_bytes()]);
     let path = scene.directory.join(format!("{}.window", bridge.name));
-    // After a restart, the server delivers all unacknowledged messages again.
+    // The window must have all unacknowledged messages, because the server delivers them again after a restart.
     let limit = usize::try_from(consumer.cached_info().config.max_ack_pending);
     let kept = match bridge.is_durable() {
-        // The server delivers no more messages than these without an acknowledgement.
+        // Without an acknowledgement, the server delivers at most this number of messages.
         true => limit.unwrap_or(0).clamp(pending, MOST_KEPT.max(pending)),
         false => 0,
     };
@@ -114,11 +114,11 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     work.go(pulls).await
 }
 
-/// Notes the messages that a bridge has placed and not noted before it died.
+/// Notes the messages that a bridge placed but did not note before its death.
 fn recover(importer: &Importer, window: &mut Window) -> Result<(), String> {
     for sequence in importer.arrivals()? {
         if window.find(sequence).is_none() {
-            // The numbers of these messages are not known: all count as held. The redelivery brings the name.
+            // The numbers of these messages are unknown, so the window treats each message as held. A redelivery brings the message's name.
             let entry = Entry {
                 sequence,
                 ..Entry::default()
@@ -144,11 +144,11 @@ fn unwritten(error: &impl fmt::Display) -> String {
 struct Work<'a> {
     importer: Importer,
     window: RefCell<Window>,
-    /// The message that the pull has brought and that is not settled, and the beginning of the pull. It stays here if the future that places it is dropped.
+    /// The unsettled message of the pull, and the start of the pull. The message stays in this field if the future that places it is dropped.
     in_hand: Cell<Option<(Rc<Message>, Instant)>>,
-    /// The messages that are in the queue, and not in the window's file.
+    /// The messages that are in the queue but not in the window's file.
     unsettled: RefCell<VecDeque<Unsettled>>,
-    /// Messages and bytes that the board does not count yet, and the messages that the stream had for this consumer behind the last one.
+    /// The messages and bytes that the board does not count yet, and the number of messages in the stream that this consumer has not got yet.
     counts: Cell<(u64, u64, u64)>,
     /// The messages of a durable queue that no local receiver has acknowledged.
     unconsumed: Option<RefCell<Unconsumed>>,
@@ -187,8 +187,8 @@ impl Work<'_> {
         }
     }
 
-    /// Waits for the end of all requests. Places the messages that they bring, and gives those without room back to the stream: other machines get them
-    /// at once, and not after `ack_wait`.
+    /// Waits for the end of all requests. Places the messages that they bring, and returns messages without room to the stream: other machines then
+    /// get them at once, instead of after `ack_wait`.
     async fn finish(&self, pulls: &mut Pulls) -> Result<(), String> {
         let mut may_place = true;
         while self.scene.link.holds() {
@@ -202,21 +202,21 @@ impl Work<'_> {
                     }
                 }
             };
-            // Behind a message without room, a shorter one would overtake.
+            // After one message without room, no later message is placed: a shorter one could overtake the first.
             may_place = may_place
                 && matches!(
                     self.place(&message, Instant::now()).await,
                     Ok(Placed::Settled)
                 );
             if !may_place {
-                // Before that time, the server could deliver the message to a request of this bridge.
+                // The delay lasts until this bridge has no more requests: the server could deliver the message to one of them.
                 give_back(&message, pulls.left()).await;
             }
         }
         self.settle().await
     }
 
-    /// Gives the messages that are here back to the stream: the queue or the consumer is lost.
+    /// Returns the pulled messages to the stream, because the queue or the consumer is lost.
     async fn give_up(&self, pulls: &mut Pulls) {
         if let Some((message, _)) = self.in_hand.take() {
             give_back(&message, 2 * LATE).await;
@@ -242,7 +242,7 @@ impl Work<'_> {
             }
             link.wait_shown(self.board).await?;
             if link.connections() != connections {
-                // The server has forgotten the pulls of the last connection.
+                // The server forgets a pull when its connection ends.
                 pulls.forget();
                 connections = link.connections();
             }
@@ -270,7 +270,7 @@ impl Work<'_> {
         }
     }
 
-    /// Fails with `why` if there is a connection but the server has no such consumer any more.
+    /// Fails with `why` if there is a connection but the server no longer has the consumer.
     async fn check_consumer(&self, why: String) -> Result<(), String> {
         if !self.scene.link.is_alive() {
             return Err(connect::ENDED.to_owned());
@@ -294,8 +294,8 @@ impl Work<'_> {
         }
     }
 
-    /// Pulls messages and places them, until there are none or it is time for a look at the queue. The inner error is an error of the stream. The
-    /// outer error is an error of the queue or the window, which then have to be opened again.
+    /// Pulls messages and places them, until there are none or until the next check of the queue. The inner error is an error of the stream. The
+    /// outer error is an error of the queue or the window, which must then be opened again.
     async fn pull(&self, pulls: &mut Pulls) -> Result<Result<(), String>, String> {
         let looked = Instant::now();
         while looked.elapsed() < LOOK_AT_QUEUE {
@@ -319,10 +319,10 @@ impl Work<'_> {
             };
             crash::reached(Point::IMPORT_PULLED);
             self.in_hand.set(Some((Rc::clone(&message), began)));
-            // `ack_wait` counts from that time, because the server may have delivered the message then.
+            // The wait for room starts at `began`, because the server may have delivered the message as early as that, and `ack_wait` has run since.
             let placed = self.place(&message, began + self.ack_wait() / 2).await?;
             if placed == Placed::NoRoom {
-                // Other machines may have room.
+                // The message is returned without a delay, because other machines may have room.
                 give_back(&message, Duration::ZERO).await;
             }
             self.in_hand.set(None);
@@ -332,7 +332,7 @@ impl Work<'_> {
             while let Some(message) = pulls.late(LATE).await {
                 give_back(&message, Duration::ZERO).await;
             }
-            // Later answers would grow old in the inbox: without it, the server keeps them.
+            // The inbox is replaced: later messages would become old in the inbox, but without it they stay at the server.
             if let Err(why) = pulls.begin_again().await {
                 return Ok(Err(why));
             }
@@ -357,7 +357,7 @@ impl Work<'_> {
     }
 }
 
-/// Gives a message back to the stream, which delivers it again after the given time.
+/// Returns a message to the stream, which delivers it again after the given time.
 async fn give_back(message: &Message, delay: Duration) {
     let delay = Some(delay).filter(|delay| !delay.is_zero());
     let _ = message.ack_with(AckKind::Nak(delay)).await;

@@ -8,8 +8,8 @@
 //!                      <--ack---
 //! ```
 //!
-//! A message is acknowledged on the side that it comes from only after the other side has it. A death of any part repeats a message at most; the
-//! repeated message is recognised:
+//! A message is acknowledged to its source only after the destination has it. The death of any part can at most repeat a message, and the repeated
+//! message is recognised:
 //!
 //! | direction | a repeated message is recognised by | window |
 //! |---|---|---|

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// The level of an event. Each level has a number, which systemd's journal reads.
+/// The level of an event. Each level has the number by which systemd's journal recognises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The bridge cannot do its work.
@@ -28,14 +28,14 @@ impl Level {
     }
 }
 
-/// Makes all later lines JSON objects.
+/// Switches to JSON: each later line is a JSON object.
 pub fn use_json() {
     // Relaxed: the flag publishes no other data.
     JSON.store(true, Ordering::Relaxed);
 }
 
-/// Reports a panic as an event of the thread's bridge, and ends the process: an ended bridge must not look like an idle bridge. The leases of the
-/// process return to their queues, and a service manager starts the bridges again.
+/// Reports a panic as an event of the thread's bridge, and ends the process: a failed bridge must not look like an idle bridge. The leased messages
+/// return to their queues, and the service manager restarts the bridges.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -60,7 +60,7 @@ pub fn report_panics() {
     }));
 }
 
-/// Writes an event. A line that can't be written is lost: the bridge must not end with its log.
+/// Writes an event. A line that can't be written is lost: a failure of the log must not end the bridge.
 pub fn event(level: Level, bridge: &str, event: &str, fields: &[(&str, &dyn std::fmt::Display)]) {
     let line = match JSON.load(Ordering::Relaxed) {
         true => json(level, bridge, event, fields),
@@ -69,7 +69,7 @@ pub fn event(level: Level, bridge: &str, event: &str, fields: &[(&str, &dyn std:
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// Writes that something failed, and why.
+/// Writes that an action failed, and the reason.
 pub fn failure(bridge: &str, what: &str, why: &dyn std::fmt::Display) {
     event(Level::Error, bridge, what, &[("error", why)]);
 }
@@ -92,7 +92,7 @@ fn plain(
     line
 }
 
-/// Quotes a value that has other characters than those of a word.
+/// Quotes a value unless all its characters can be part of a plain word.
 fn quoted(value: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,@".contains(&byte);
     match !value.is_empty() && value.bytes().all(is_plain) {

@@ -1,4 +1,4 @@
-//! The program behind `umsg bridge`.
+//! The program `umsg-bridge`, which `umsg bridge` executes.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The name of a bridge belongs to one process: bridges of one name share a spool, a window and the file of their state.
+//! Ownership of a bridge's name by one process: bridges of one name share a spool, a window and a state file.
 
 use crate::status;
 use std::fs::{File, OpenOptions};
@@ -7,10 +7,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use umsg::Namespace;
 
-/// Takes the name of a bridge: in the state directory, and in that of the namespace, which has the spool. The files hold it as long as they are open.
+/// Takes the name of a bridge by locking two files: one in the state directory, one in the state directory of the namespace, which has the spool. The
+/// process owns the name as long as the returned files are open.
 ///
 /// # Errors
-/// A sentence: another process has the name, or the file can't be locked.
+/// The error is a sentence: another process owns the name, or a file can't be locked.
 pub fn own(namespace: &Namespace, directory: &Path, name: &str) -> Result<Vec<File>, String> {
     let common = status::directory(None, namespace)?;
     let mut files = vec![lock(&common, name)?];
@@ -26,7 +27,7 @@ fn lock(directory: &Path, name: &str) -> Result<File, String> {
     options.write(true).create(true).truncate(false).mode(0o600);
     let refuse = |error: &io::Error| format!("{}: {error}", path.display());
     let file = options.open(&path).map_err(|error| refuse(&error))?;
-    // The lock ends with the process.
+    // The kernel releases the lock when the process ends.
     let flag = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     match rustix::fs::flock(&file, flag) {
         Ok(()) => Ok(file),

@@ -1,6 +1,7 @@
-//! The pulls of an import: requests for messages, which the server answers to one inbox.
+//! The pulls of an import: requests for messages. The server sends all answers to one inbox.
 //!
-//! One inbox, because the server serves several waiting requests in turn: in several inboxes, the messages would lose their order.
+//! All requests share one inbox, because the server serves several waiting requests in turn: with several inboxes, the messages would lose their
+//! order.
 //!
 //! ```text
 //!   request 512 ----> the consumer
@@ -17,23 +18,23 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The time that a request waits for messages at the server.
+/// The time that a request waits at the server for messages.
 const PULL: Duration = Duration::from_secs(2);
-/// The time after that within which the server's report of a request's end arrives.
+/// The extra time in which the server's report of the end of a request must arrive.
 const REPORT: Duration = Duration::from_millis(500);
-/// The silence after which a request counts as lost: the server reports its end.
+/// The time without an answer after which a request is taken as lost: the server reports the end of each request.
 const LOST: Duration = Duration::from_secs(7);
 
 /// The result of a pull.
 #[derive(Debug)]
 pub enum Pulled {
-    /// A message. The server has sent it at this time or later.
+    /// A message, and the earliest time at which the server may have sent it.
     Message(Rc<Message>, Instant),
-    /// No message for a while.
+    /// No message has come for a while.
     Nothing,
 }
 
-/// The requests on their way to the consumer, and its answers.
+/// The unanswered requests to the consumer, and the answers.
 #[derive(Debug)]
 pub struct Pulls {
     client: Client,
@@ -42,7 +43,7 @@ pub struct Pulls {
     inbox: Subject,
     answers: Subscriber,
     window: usize,
-    /// The requests: the messages that each still brings, and when it was made. The oldest is the first.
+    /// The requests, the oldest first: the number of messages that each request can still bring, and the time of the request.
     requests: VecDeque<(usize, Instant)>,
 }
 
@@ -50,7 +51,7 @@ impl Pulls {
     /// Opens the inbox.
     ///
     /// # Errors
-    /// A sentence: the client has ended.
+    /// The error is a sentence: the client has ended.
     pub async fn open(
         client: &Client,
         context: &Context,
@@ -70,17 +71,17 @@ impl Pulls {
         })
     }
 
-    /// Closes the inbox, and opens another one.
+    /// Closes the inbox, and opens a new one.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The error of [`open`](Self::open).
     pub async fn begin_again(&mut self) -> Result<(), String> {
         let client = self.client.clone();
         *self = Pulls::open(&client, &self.context, &self.consumer, self.window).await?;
         Ok(())
     }
 
-    /// Forgets all requests: the server has forgotten those of the last connection.
+    /// Forgets all requests, because the server has forgotten the requests of the last connection.
     pub fn forget(&mut self) {
         self.requests.clear();
     }
@@ -89,7 +90,7 @@ impl Pulls {
         self.requests.iter().map(|request| request.0).sum()
     }
 
-    /// Asks for the messages that the window has room for, if half of it is free.
+    /// Requests as many messages as the window has room for, if half of the window is free.
     async fn request(&mut self) -> Result<(), String> {
         let pending = self.pending();
         if pending > self.window / 2 {
@@ -107,10 +108,10 @@ impl Pulls {
         Ok(())
     }
 
-    /// Returns the next message, if it has come. None also if it is time for another request.
+    /// Returns the next message, if one has come. Also returns None if the next request should be made.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// The error of [`next`](Self::next).
     pub fn ready(&mut self) -> Option<Result<Pulled, String>> {
         if self.pending() <= self.window / 2 {
             return None;
@@ -119,16 +120,16 @@ impl Pulls {
         self.read(message)
     }
 
-    /// Returns the next message. A call that is dropped loses none.
+    /// Returns the next message. Dropping the future loses no message.
     ///
     /// # Errors
-    /// A sentence: the consumer does not answer as it should, or is gone.
+    /// The error is a sentence: the consumer no longer exists, or gives an unexpected answer.
     pub async fn next(&mut self) -> Result<Pulled, String> {
         self.request().await?;
         self.answer(LOST).await
     }
 
-    /// Returns a message that is on its way, if it comes within the time, and requests no other one.
+    /// Returns a message of the earlier requests, if one comes within the given time. Makes no new request.
     pub async fn late(&mut self, time: Duration) -> Option<Rc<Message>> {
         match self.answer(time).await {
             Ok(Pulled::Message(message, _)) => Some(message),
@@ -136,8 +137,8 @@ impl Pulls {
         }
     }
 
-    /// Returns the next message of the requests that were made, and makes no other one. None: the server has reported the end of each request, so that no
-    /// message is on its way.
+    /// Returns the next message of the earlier requests, and makes no new request. None: the server has reported the end of each request, so no more
+    /// messages come.
     pub async fn rest(&mut self) -> Option<Rc<Message>> {
         loop {
             match self.answer(self.left()).await {
@@ -149,7 +150,7 @@ impl Pulls {
         }
     }
 
-    /// Returns the time after which no request is left.
+    /// Returns the time until the end of the last request.
     #[must_use]
     pub fn left(&self) -> Duration {
         let last = self.requests.back();
@@ -174,7 +175,7 @@ impl Pulls {
         }
     }
 
-    /// Reads an answer of the consumer. None: a heartbeat.
+    /// Reads an answer of the consumer. None: the answer is a heartbeat.
     fn read(&mut self, message: async_nats::Message) -> Option<Result<Pulled, String>> {
         match message.status.unwrap_or(StatusCode::OK) {
             StatusCode::OK => {
@@ -187,7 +188,7 @@ impl Pulls {
             }
             StatusCode::IDLE_HEARTBEAT => None,
             StatusCode::TIMEOUT | StatusCode::NOT_FOUND => {
-                // The end of a request, which brings no more messages.
+                // The server reports the end of a request, which brings no more messages.
                 let left = message.headers.as_ref().and_then(|headers| {
                     let left = headers.get("Nats-Pending-Messages")?;
                     left.as_str().parse().ok()
@@ -204,7 +205,7 @@ impl Pulls {
         }
     }
 
-    /// Counts messages that have come, or will not come any more.
+    /// Subtracts messages that have come, or that will not come, from the oldest requests.
     fn take(&mut self, mut count: usize) {
         while let Some((left, _)) = self.requests.front_mut() {
             let now = count.min(*left);

@@ -1,4 +1,4 @@
-//! The reasons of failed connections. The client's events name the kind of an error only (`IO error`); its diagnostics have the whole text.
+//! The reasons of failed connections. The client's events give only the kind of an error (`IO error`); its diagnostics have the whole text.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -7,7 +7,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// The part of the client that connects.
+/// The module of the client that connects, as named in the client's diagnostics.
 const CONNECTOR: &str = "async_nats::connector";
 
 thread_local! {
@@ -15,13 +15,13 @@ thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Listens to the client's diagnostics from now on, in the whole process.
+/// Subscribes to the client's diagnostics, for the whole process.
 pub fn listen() {
     // A second call changes nothing.
     let _ = tracing::subscriber::set_global_default(Reasons);
 }
 
-/// Returns the reason of this thread's last failure, and forgets it.
+/// Returns the reason of this thread's last failure, and clears it.
 #[must_use]
 pub fn take() -> Option<String> {
     LAST.with_borrow_mut(Option::take)
@@ -31,7 +31,7 @@ struct Reasons;
 
 impl Subscriber for Reasons {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // All other diagnostics cost nothing.
+        // All other diagnostics are disabled, so they cost nothing.
         match metadata.is_event() && metadata.target() == CONNECTOR {
             true => Interest::always(),
             false => Interest::never(),
@@ -63,7 +63,7 @@ impl Subscriber for Reasons {
     fn exit(&self, _: &Id) {}
 }
 
-/// The field `error` of an event.
+/// The field `error` of a diagnostic event.
 struct Reason(Option<String>);
 
 impl Visit for Reason {
@@ -87,7 +87,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        // The listener is dropped again once its port is known, so that the port refuses connections.
+        // The listener is dropped as soon as its port is known, so that connections to the port are refused.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("nats://{}", port.local_addr().unwrap());
         drop(port);

@@ -1,4 +1,4 @@
-//! Reports to a service manager. A report that fails is logged: the bridge must not end with it.
+//! Reports to the service manager. A failed report is logged, because it must not end the bridge.
 
 use crate::log::{self, Level};
 use std::io;
@@ -8,7 +8,7 @@ pub fn tell(state: &str) {
     note(umsg_carry::service::tell(state));
 }
 
-/// Tells that the configuration is being read again.
+/// Reports that the bridge reads its configuration again.
 pub fn tell_reloading() {
     note(umsg_carry::service::tell_reloading());
 }

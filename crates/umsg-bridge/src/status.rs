@@ -1,4 +1,4 @@
-//! The state of each bridge: a file of JSON in the state directory, which `umsg bridge status` and `umsg metrics` read.
+//! The state of each bridge: a JSON file in the state directory, which `umsg bridge status` and `umsg metrics` read.
 
 use crate::log::{self, Level};
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use umsg::Namespace;
 
-/// The end of the name of a state's file.
+/// The end of the name of a state file.
 pub const ENDING: &str = ".state.json";
 
-/// The state of a bridge. Counts begin with the process.
+/// The state of a bridge. All counts start at 0 with the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
@@ -31,29 +31,29 @@ pub struct State {
     pub error: String,
     /// True while there is a connection.
     pub connected: bool,
-    /// Messages that reached the other side.
+    /// The number of messages that reached the destination.
     pub messages: u64,
-    /// Bytes of these messages.
+    /// The number of bytes of the messages that reached the destination.
     pub bytes: u64,
-    /// Repeated messages that were recognised: by JetStream for an export, by the window for an import.
+    /// The number of repeated messages that were recognised: by JetStream for an export, by the window for an import.
     pub duplicates: u64,
-    /// Attempts that were repeated.
+    /// The number of repeated attempts.
     pub retries: u64,
-    /// Rejections of messages that could not be placed. Each attempt counts.
+    /// The number of rejections of messages that could not be placed. Each attempt is counted.
     pub rejected: u64,
-    /// Messages that went to the dead-letter queue.
+    /// The number of messages that were moved to the dead-letter queue.
     pub dead_lettered: u64,
-    /// Messages whose time to live ended on the way.
+    /// The number of messages whose time to live ended before they reached the destination.
     pub expired: u64,
-    /// Messages that are on their way.
+    /// The number of messages between source and destination.
     pub in_flight: u64,
-    /// Messages that wait at the source: in the local queue, or in the stream.
+    /// The number of messages that wait at the source: in the local queue, or in the stream.
     pub backlog: u64,
     /// The time of the last update, in milliseconds since 1970.
     pub updated_ms: u64,
 }
 
-/// The state of a bridge and its file. The bridge's thread changes it, and the main thread checks whether the bridge's thread still works.
+/// The state of a bridge and its file. The bridge's thread changes the state. The main thread checks that the bridge's thread still works.
 #[derive(Clone, Debug)]
 pub struct Board(Arc<Mutex<Inner>>);
 
@@ -64,20 +64,20 @@ struct Inner {
     written: Option<Instant>,
     /// The time of the last report of the bridge's thread.
     heard: Instant,
-    /// True while the bridge's thread stands still.
+    /// True while the bridge's thread is blocked.
     is_blocked: bool,
-    /// True as soon as the name belongs to this process. Until then, another process may write the file.
+    /// True once this process owns the bridge's name. Until then, another process may write the file.
     is_public: bool,
 }
 
-/// The time between two writes without a change of state.
+/// The interval of writes while the state does not change.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The silence after which a bridge counts as blocked. Its thread reports each second.
+/// The time without a report after which a bridge is shown as blocked. The bridge's thread reports each second.
 const SILENCE: Duration = Duration::from_secs(4);
 
 impl Board {
-    /// Makes the state of a bridge that begins.
+    /// Makes the state of a new bridge.
     #[must_use]
     pub fn new(state: State, directory: &Path) -> Board {
         let path = directory.join(format!("{}{ENDING}", state.name));
@@ -92,11 +92,11 @@ impl Board {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // No code panics with the lock.
+        // The lock is never poisoned: no code panics while it has the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the file from now on.
+    /// Writes the file, and lets later changes write the file, too.
     pub fn publish(&self) {
         let mut inner = self.inner();
         inner.is_public = true;
@@ -104,7 +104,7 @@ impl Board {
         inner.write();
     }
 
-    /// Changes counts.
+    /// Changes the counts by the given function.
     pub fn count(&self, change: impl FnOnce(&mut State)) {
         let mut inner = self.inner();
         change(&mut inner.state);
@@ -112,7 +112,7 @@ impl Board {
         inner.write_if_due();
     }
 
-    /// Changes the state in words, and the error if there is one. Logs a change.
+    /// Changes the state in words, and the error, and logs the change.
     pub fn become_(&self, words: &str, error: Option<String>) {
         let mut inner = self.inner();
         inner.hear();
@@ -136,20 +136,20 @@ impl Board {
         self.inner().state.clone()
     }
 
-    /// Writes the state, if the last write is old.
+    /// Writes the state, unless the last write is recent.
     pub fn refresh(&self) {
         let mut inner = self.inner();
         inner.hear();
         inner.write_if_due();
     }
 
-    /// Returns whether the bridge's thread stands still.
+    /// Returns whether the bridge's thread is blocked.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.inner().heard.elapsed() >= SILENCE
     }
 
-    /// Shows the bridge as blocked if its thread has been silent. The main thread calls this.
+    /// Shows the bridge as blocked if its thread has not reported for `SILENCE`. The main thread calls this function.
     pub fn look(&self) {
         let mut inner = self.inner();
         if !inner.is_public || inner.heard.elapsed() < SILENCE {
@@ -164,11 +164,11 @@ impl Board {
     }
 }
 
-/// The words of a bridge whose thread stands still.
+/// The state of a bridge whose thread is blocked, in words.
 const BLOCKED: &str = "blocked";
 
 impl Inner {
-    /// Notes that the bridge's thread works.
+    /// Notes a report of the bridge's thread.
     fn hear(&mut self) {
         self.heard = Instant::now();
         if std::mem::take(&mut self.is_blocked) {
@@ -194,7 +194,7 @@ impl Inner {
         }
     }
 
-    /// Writes the state. If the write fails, the bridge continues, and `umsg bridge status` does not show it.
+    /// Writes the state. If the write fails, the bridge continues, but `umsg bridge status` does not show the new state.
     fn write(&mut self) {
         if !self.is_public {
             return;
@@ -213,7 +213,7 @@ impl Inner {
     }
 }
 
-/// Returns the state directory of a configuration, and makes it.
+/// Returns the state directory of a configuration, and makes the directory if it is missing.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.
@@ -229,7 +229,7 @@ pub fn directory(chosen: Option<&Path>, namespace: &Namespace) -> Result<PathBuf
     }
 }
 
-/// Fails unless the directory belongs to this user: another user must not choose the contents of the windows.
+/// Fails unless the directory belongs to this user: otherwise another user could choose the contents of the windows.
 fn own(path: &Path) -> Result<PathBuf, String> {
     use std::os::unix::fs::MetadataExt;
     let refuse = |why: &str| Err(format!("`state_dir` {}: {why}", path.display()));
@@ -254,7 +254,7 @@ pub fn default_directory(chosen: Option<&Path>, namespace: &Namespace) -> PathBu
     chosen.map_or_else(own, Path::to_owned)
 }
 
-/// Reads all states of a directory, by name.
+/// Reads all states of a directory, sorted by name.
 #[must_use]
 pub fn read(directory: &Path) -> Vec<State> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -266,7 +266,7 @@ pub fn read(directory: &Path) -> Vec<State> {
     states
 }
 
-/// The time for which a state is fresh: a bridge writes its state at least each second.
+/// The maximum age of a fresh state: a bridge writes its state at least each second.
 const FRESH: Duration = Duration::from_secs(5);
 
 impl State {

@@ -1,4 +1,4 @@
-//! Streams and consumers: finding them, and making them if the configuration says so.
+//! Finds streams and consumers, and makes missing ones if the configuration says so.
 
 use crate::config::{Bridge, Delivery, Direction, NewStream, Retention, Storage};
 use crate::connect::Link;
@@ -17,13 +17,13 @@ pub fn context(link: &Link, domain: Option<&str>, timeout: Duration) -> Context 
     }
 }
 
-/// Finds the stream of a bridge, or makes it.
+/// Finds the stream of a bridge, or makes the stream.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.
 pub async fn find(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream<Info>, String> {
     let found = found(context, bridge, link).await?;
-    // Such a stream acknowledges no publish: each would be repeated for ever.
+    // A stream with `no_ack` acknowledges no publish, so the bridge would repeat each publish for ever.
     if bridge.direction == Direction::Export && found.cached_info().config.no_ack {
         return Err(format!(
             "`stream` {}: the stream has no_ack, so that it acknowledges no message. Set no_ack to false, or name another stream",
@@ -56,7 +56,7 @@ async fn again(context: &Context, name: &str) -> Result<Stream<Info>, String> {
     found.map_err(|error| format!("`stream` {name}: {}", in_full(&error)))
 }
 
-/// Returns whether the error says that the stream is missing. The text of the error decides: the client does not export the kind of this error.
+/// Returns whether the error says that the stream is missing. The function compares the text, because the client does not export this error kind.
 fn is_missing(error: &str) -> bool {
     error.contains("10059") || error.contains("stream not found")
 }
@@ -76,7 +76,7 @@ pub fn in_full(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Adds the server's last refusal to an error: the server does not report a missing permission as the answer to the call.
+/// Adds the server's last refusal to an error: the server does not report a missing permission in its answer to the call.
 #[must_use]
 pub fn with_refusal(why: String, link: &Link) -> String {
     match link.take_refusal() {
@@ -111,13 +111,13 @@ fn config(name: &str, bridge: &Bridge, new: &NewStream) -> Config {
         duplicate_window: new
             .duplicate_window
             .map_or(Duration::ZERO, |window| window.0),
-        // A full stream refuses messages: the local queue keeps them.
+        // A full stream refuses new messages, which then stay in the local queue.
         discard: async_nats::jetstream::stream::DiscardPolicy::New,
         ..Config::default()
     }
 }
 
-/// Finds the durable consumer of an import, or makes it.
+/// Finds the durable consumer of an import, or makes the consumer.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.
@@ -133,7 +133,7 @@ pub async fn consumer(
         ack_policy: AckPolicy::Explicit,
         ack_wait: bridge.ack_wait.0,
         filter_subject: bridge.subject.clone().unwrap_or_default(),
-        // Machines that share a consumer share its limit.
+        // Several machines share this consumer, and so share its limit.
         max_ack_pending: match bridge.delivery {
             Delivery::Share => (pending * 16).min(1 << 20) as i64,
             Delivery::Mirror => pending as i64,
@@ -146,17 +146,18 @@ pub async fn consumer(
     match stream.get_consumer(&name).await {
         Ok(consumer) => return fitting(consumer, bridge),
         Err(error) if error.to_string().contains(MISSING_CONSUMER) => {}
-        // For example, the answer came too late. The creation would change the settings of a consumer that exists.
+        // For example, the answer came too late. The bridge must not create the consumer then: that would change the settings of an existing
+        // consumer.
         Err(error) => return Err(fault(&*error)),
     }
     let made = stream.create_consumer(config).await;
     made.map_err(|error| fault(&error))
 }
 
-/// The client's text for a consumer that is missing: the kind of this error is not exported.
+/// The client's error text for a missing consumer. The client does not export this error kind.
 const MISSING_CONSUMER: &str = "consumer not found";
 
-/// Refuses a consumer with another filter or without acknowledgements. It was made by other means, or by an earlier configuration.
+/// Refuses a consumer with another filter or without acknowledgements, made by other means or for an earlier configuration.
 fn fitting(
     consumer: Consumer<pull::Config>,
     bridge: &Bridge,

@@ -1,7 +1,7 @@
-//! All bridges of a process: each has a thread and a connection of its own, begins again after a failure, and ends or changes with the configuration.
+//! All bridges of a process. Each bridge has its own thread and connection, starts again after a failure, and ends or changes with the configuration.
 //!
-//! A process that is stopped while it holds the lock of a queue stops the threads of that queue's bridges only. The main thread touches no queue: it
-//! shows such bridges as blocked, reads the configuration again, and ends the process.
+//! If a process is stopped while it owns the lock of a queue, only the threads of that queue's bridges block. The main thread uses no queue: it shows
+//! such bridges as blocked, reads the configuration again, and ends the process.
 
 use crate::backoff::Backoff;
 use crate::config::{Bridge, Config, Direction, Server};
@@ -18,16 +18,16 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use umsg::Namespace;
 
-/// The longest pause between two attempts of a bridge.
+/// The maximum pause between two attempts of a bridge.
 const LONGEST: Duration = Duration::from_secs(2);
 /// The time that a bridge has to end.
 const END: Duration = Duration::from_secs(8);
-/// The time between two looks at the bridges' threads.
+/// The interval at which the main thread checks the bridges' threads.
 const LOOK: Duration = Duration::from_secs(1);
-/// The number of attempts after which a bridge makes a new connection: the client keeps a little memory for each request without an answer.
+/// The number of attempts after which a bridge makes a new connection: the client leaks a little memory for each request without an answer.
 const RENEW: u32 = 500;
 
-/// The surroundings of a bridge.
+/// The environment of a bridge.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// The namespace of the local queues.
@@ -54,7 +54,7 @@ impl Scene {
     }
 }
 
-/// Returns whether a bridge has to end. A sender that is gone is such a request, too: its process ends.
+/// Returns whether a bridge has to end. A dropped sender means that the process ends.
 fn is_over(stop: &watch::Receiver<bool>) -> bool {
     *stop.borrow() || stop.has_changed().is_err()
 }
@@ -67,11 +67,11 @@ struct Start {
     directory: PathBuf,
     board: Board,
     stop: watch::Receiver<bool>,
-    /// Changes when the secrets have changed.
+    /// Gets a new value when the secrets have changed.
     secrets: watch::Receiver<u64>,
 }
 
-/// The end of a thread: the sender is dropped there.
+/// Reports the end of a bridge's thread, which drops the sender.
 type Ended = oneshot::Receiver<()>;
 
 /// A bridge that runs.
@@ -91,10 +91,10 @@ pub fn host() -> String {
         .into_owned()
 }
 
-/// Runs all bridges until SIGINT or SIGTERM. `read` reads the configuration, at the beginning and at SIGHUP.
+/// Runs all bridges until SIGINT or SIGTERM. `read` reads the configuration at the start and at each SIGHUP.
 ///
 /// # Errors
-/// The configuration is wrong, or the system refuses a call.
+/// The error says that the configuration is wrong, or that the system refuses a call.
 pub fn run(
     namespace: &Namespace,
     read: &dyn Fn() -> Result<Config, String>,
@@ -149,7 +149,7 @@ async fn serve(
     Ok(())
 }
 
-/// Applies the new configuration. An error leaves everything as it was.
+/// Applies the new configuration. After an error, all bridges continue unchanged.
 async fn reload(
     process: &mut Process,
     namespace: &Namespace,
@@ -193,7 +193,7 @@ impl Process {
         })
     }
 
-    /// Ends the bridges that are no longer declared or are declared differently, and starts the new ones.
+    /// Ends the bridges that are no longer declared or are declared differently, and starts the new bridges.
     fn apply(&mut self, config: &Config) -> Result<(), String> {
         let wanted = config.one_way();
         let (stay, end) = std::mem::take(&mut self.running)
@@ -208,13 +208,13 @@ impl Process {
             if self.running.iter().any(|running| running.bridge == bridge) {
                 continue;
             }
-            // A changed bridge begins when the old one has ended: both use one window.
+            // A changed bridge starts after the end of the old one, because both use one window.
             let before = ending.iter().position(|old| old.bridge.name == bridge.name);
             let before = before.map(|at| ending.swap_remove(at).ended);
             let started = self.start(bridge, before)?;
             self.running.push(started);
         }
-        // The file of the state is removed: the state of a bridge that is no longer declared would look like the state of a dead bridge.
+        // The state file is removed. Otherwise, a bridge that is no longer declared would look like a dead bridge.
         for old in ending {
             let file = format!("{}{}", old.bridge.name, status::ENDING);
             let path = self.directory.join(file);
@@ -239,10 +239,10 @@ impl Process {
             stop: stopped,
             secrets: self.secrets.subscribe(),
         };
-        // The thread has the bridge's name, which the report of a panic shows.
+        // The thread is named after the bridge, because the report of a panic shows the thread's name.
         let thread = std::thread::Builder::new().name(bridge.name.clone());
         let work = move || {
-            // Dropped at the end of the thread, however it ends.
+            // `end` is dropped at the end of the thread, even after a panic.
             let _end = end;
             if let Err(why) = live(start, before) {
                 log::failure("-", "a bridge can't run", &why);
@@ -258,14 +258,14 @@ impl Process {
         })
     }
 
-    /// Shows the bridges whose threads stand still.
+    /// Shows which bridges have blocked threads.
     fn look(&self) {
         for running in &self.running {
             running.board.look();
         }
     }
 
-    /// Ends all bridges. A thread that stands still at the lock of a queue ends with the process.
+    /// Ends all bridges. A thread that is blocked by the lock of a queue ends with the process.
     async fn end(mut self) {
         for running in &self.running {
             let _ = running.stop.send(true);
@@ -299,7 +299,7 @@ fn board(bridge: &Bridge, directory: &Path) -> Board {
     Board::new(state, directory)
 }
 
-/// The life of a bridge's thread.
+/// The main function of a bridge's thread.
 fn live(start: Start, before: Option<Ended>) -> Result<(), String> {
     let runtime = runtime()?;
     let life = async move {
@@ -315,7 +315,7 @@ fn live(start: Start, before: Option<Ended>) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until no other process runs a bridge of this name. None: the bridge has to end.
+/// Waits until no other process runs a bridge of this name. None: this bridge must end.
 async fn own_name(start: &Start) -> Option<Vec<std::fs::File>> {
     let mut stop = start.stop.clone();
     let mut last = String::new();
@@ -338,7 +338,7 @@ async fn own_name(start: &Start) -> Option<Vec<std::fs::File>> {
     }
 }
 
-/// Runs a bridge, and begins again after each failure.
+/// Runs a bridge, and starts it again after each failure.
 async fn keep(start: Start) {
     let Start { bridge, board, .. } = &start;
     let mut backoff = Backoff::default();
@@ -361,13 +361,13 @@ async fn keep(start: Start) {
             Err(why) => Err(why),
         };
         let Err(why) = ended else { break };
-        // A failure at the first message of each attempt must not repeat without a pause.
+        // The back-off is reset only after a longer run: a failure at the first message of each attempt must not repeat without a pause.
         if board.get().state == "running" && began.elapsed() > LONGEST {
             backoff.reset();
         }
         board.become_("waiting for another attempt", Some(why));
         board.count(|state| state.retries += 1);
-        // The pause is shortened at random once more: with one limit, many bridges would try again at the same moment.
+        // The pause is shortened at random once more: otherwise all bridges at the limit would try again at the same moment.
         let pause = backoff.pause().min(LONGEST);
         let pause = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let _ = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;
@@ -400,7 +400,7 @@ async fn connected(start: &Start, last: Option<Scene>, attempts: u32) -> Result<
     })
 }
 
-/// Connects again whenever the secrets have changed, for ever: each connection reads them.
+/// Connects again whenever the secrets have changed. Each new connection reads the secrets. Never returns.
 async fn renew_secrets(secrets: &mut watch::Receiver<u64>, scene: &Scene) {
     while secrets.changed().await.is_ok() {
         let _ = scene.link.client.force_reconnect().await;
@@ -408,7 +408,7 @@ async fn renew_secrets(secrets: &mut watch::Receiver<u64>, scene: &Scene) {
     std::future::pending().await
 }
 
-/// Returns some seconds after the request to stop: for a bridge that does not end by itself, for example because it waits for the server.
+/// Returns some seconds after the request to stop. Ends a bridge that does not stop by itself, for example because it waits for the server.
 async fn stopped_and_settled(stop: &watch::Receiver<bool>) {
     let mut stop = stop.clone();
     let _ = stop.wait_for(|stop| *stop).await;

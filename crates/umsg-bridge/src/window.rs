@@ -1,12 +1,12 @@
-//! The window in which repeated messages are recognised: the last sequences that were placed in the queue, in a file beside the namespace's queues.
+//! The window in which repeated messages are recognised: the last sequences that were placed in the queue. Its file lies in the state directory.
 //!
-//! The sequence recognises a redelivery. The message's own name, which an export gave it, recognises a message that the stream stores twice: when its
-//! server is killed, a stream forgets the names of acknowledged messages. It then takes a repeated publish for a new message.
+//! The sequence recognises a redelivery. The message's name, which an export gave it, recognises a message that the stream stores twice. When a
+//! stream's server is killed, the stream forgets the names of acknowledged messages, and takes a repeated publish for a new message.
 //!
-//! The entry of a sequence stands at the sequence modulo the capacity, so that entries of messages that came together are one write, and a lookup is
-//! one read of memory. A note is in memory first, and in the file after [`Window::flush`] at the latest. Until the file has the sequence of a noted
-//! message, the message must keep its record of the arrival. A write to a file outlasts the death of the process. Neither the write nor the queue
-//! outlasts a crash of the machine.
+//! The entry of a sequence is at index `sequence % capacity`. So one write stores the entries of messages that came together, and one read of memory
+//! finds an entry. A note is in memory first, and in the file after [`Window::flush`] at the latest. Until the file has the sequence of a noted
+//! message, the message must keep its arrival record. A write to a file survives the death of the process. Neither the write nor the queue survives a
+//! crash of the machine.
 //!
 //! | bytes | |
 //! |---|---|
@@ -17,9 +17,10 @@
 //! | 64.. | entries: the sequence, the number of the message in the queue, and the name of the message: two words |
 //! | behind them | kept entries: sequences that would have left the window, whose messages a durable queue still has |
 //!
-//! An entry is kept before another sequence takes its place, so that a death between the two writes leaves it twice, and never absent.
+//! A held entry is copied to a kept entry before another sequence overwrites it. So a death between the two writes leaves the entry twice, and never
+//! loses it.
 //!
-//! A file of another capacity is copied to a new file, which takes the name when it is complete. The newest sequences that fit stay.
+//! If the capacity changes, the entries are copied to a new file, which takes the name when it is complete. The newest sequences that fit are copied.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,13 +33,13 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"UMSGBRW2";
 const HEAD: usize = 64;
 const ENTRY: usize = 32;
-/// The most notes that wait for a flush. The limit bounds the list in a stream of copies, which need no flush.
+/// The maximum number of notes that wait for a flush. The limit bounds the list when many second copies come, which need no flush.
 const MOST_UNWRITTEN: usize = 256;
 
-/// The reason why a message was not noted in memory and, if its notes were due, in the file.
+/// The reason why a message was not noted in memory or, if a flush was needed, in the file.
 #[derive(Debug)]
 pub enum NoteError {
-    /// More messages are held than there are places. Nothing is noted.
+    /// More messages are held than the window has places for. Nothing is noted.
     NoPlace,
     /// A write to the file failed. Earlier notes stay in memory.
     File(io::Error),
@@ -64,7 +65,7 @@ impl From<io::Error> for NoteError {
 /// A message that was placed in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// The sequence of the message in the stream. 0: there is no entry.
+    /// The sequence of the message in the stream. 0: the entry is empty.
     pub sequence: u64,
     /// The number of the message in the queue. 0: a bridge died before it noted the number.
     pub number: u64,
@@ -95,31 +96,31 @@ impl Entry {
     }
 }
 
-/// Mixes a name into one word: the names of messages of one queue differ in a few bits.
+/// Mixes both words of a name into one, because the names of one queue's messages differ in a few bits only.
 fn mixed(name: u128) -> u64 {
     let (high, low) = ((name >> 64) as u64, name as u64);
     high ^ low.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The sequences, in memory and in the file.
+/// The window: the entries in memory, and their file.
 #[derive(Debug)]
 pub struct Window {
     file: File,
     entries: Vec<Entry>,
     kept: Vec<Entry>,
-    /// The places of the kept entries, by sequence.
+    /// The index of each kept entry, by sequence.
     places: HashMap<u64, usize>,
-    /// The sequences of the names, which are mixed.
+    /// The sequences, by the mixed names of their messages.
     names: HashMap<u64, u64>,
-    /// The kept entry that is looked at first.
+    /// The index of the kept entry at which the next search for a free place starts.
     next: usize,
-    /// The places of the entries that are not in the file.
+    /// The indices of the entries that are not yet in the file.
     unwritten: Vec<usize>,
 }
 
 impl Window {
-    /// Opens the file, or begins a new one: if there is none, or if the file is of another stream or another queue. A file of another capacity keeps
-    /// the newest sequences that fit.
+    /// Opens the file. Begins a new file if there is none, or if the file belongs to another stream or another queue. If the capacity has changed,
+    /// the newest sequences that fit remain.
     ///
     /// # Errors
     /// The errors of the file.
@@ -141,7 +142,7 @@ impl Window {
                 let file = lock(&beside)?;
                 file.set_len(0)?;
                 file.write_all_at(&layout.bytes(key), 0)?;
-                // A death before this step leaves the old file.
+                // A death before the rename leaves the old file unchanged.
                 std::fs::rename(&beside, path)?;
                 (file, layout)
             }
@@ -164,11 +165,11 @@ impl Window {
         })
     }
 
-    /// Notes that a message is in the queue, in memory. `is_held` tells of a message that must stay in the window: a durable
-    /// queue still has it, so that the server may deliver it again.
+    /// Notes in memory that a message is in the queue. `is_held` returns whether a message must stay in the window: a durable queue still has the
+    /// message, so the server may deliver it again.
     ///
     /// # Errors
-    /// Those of [`NoteError`].
+    /// The errors of [`NoteError`].
     pub fn note(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> Result<(), NoteError> {
         let at = (entry.sequence % self.entries.len() as u64) as usize;
         let old = self.entries[at];
@@ -191,7 +192,7 @@ impl Window {
     /// Writes the notes to the file.
     ///
     /// # Errors
-    /// The errors of the file: the window then knows these sequences only as long as the process lives.
+    /// The errors of the file. After an error, these sequences are known only until the process ends.
     pub fn flush(&mut self) -> io::Result<()> {
         self.unwritten.sort_unstable();
         self.unwritten.dedup();
@@ -204,7 +205,7 @@ impl Window {
         Ok(())
     }
 
-    /// Forgets the name of an entry that leaves the window, unless a later entry has the name, too.
+    /// Forgets the name of an entry that leaves the window, unless a later entry has the same name.
     fn forget_name(&mut self, entry: Entry) {
         let name = mixed(entry.name);
         if entry.name != 0 && self.names.get(&name) == Some(&entry.sequence) {
@@ -212,7 +213,7 @@ impl Window {
         }
     }
 
-    /// Keeps an entry in the place of one that is not held any more. There are as many places as the queue has for messages.
+    /// Keeps an entry in a place whose message is no longer held. The window has at least as many such places as the queue has places for messages.
     fn keep(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> Result<(), NoteError> {
         let most = self.kept.len();
         let is_free = |at: usize| !self.kept[at].is_used() || !is_held(self.kept[at].number);
@@ -235,7 +236,7 @@ impl Window {
         self.file.write_all_at(&entry.bytes(), place(at))
     }
 
-    /// Returns the numbers of all messages in the window.
+    /// Returns the queue's numbers of all messages in the window.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
         let all = self.entries.iter().chain(&self.kept);
         all.filter(|entry| entry.is_used())
@@ -253,7 +254,7 @@ impl Window {
         }
     }
 
-    /// Returns the last entry of a message with this name, which is not 0.
+    /// Returns the last entry of a message with this name. The name is not 0.
     #[must_use]
     pub fn find_name(&self, name: u128) -> Option<Entry> {
         let sequence = *self.names.get(&mixed(name))?;
@@ -263,17 +264,17 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // The messages have their records, which the next start reads.
+        // An error is ignored: the messages have their arrival records, which the next start reads.
         let _ = self.flush();
     }
 }
 
-/// Returns the place of an entry in the file.
+/// Returns the offset of an entry in the file.
 fn place(at: usize) -> u64 {
     (HEAD + at * ENTRY) as u64
 }
 
-/// Opens a file of a window, and locks it, because two processes would not see each other's notes. The lock ends with the process.
+/// Opens and locks a window's file, because two processes would not see each other's notes. The lock ends with the process.
 fn lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -293,7 +294,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Reads a file with this key. None: the file is empty, of another key, or incomplete.
+    /// Reads a file with this key. None: the file is empty, has another key, or is incomplete.
     fn read(file: &File, key: u64) -> Option<Layout> {
         let mut head = [0; HEAD];
         file.read_exact_at(&mut head, 0).ok()?;
@@ -321,8 +322,8 @@ impl Layout {
         (self.entries.len(), self.kept.len()) == (capacity, most_kept)
     }
 
-    /// Takes the entries of another layout. The newest ones have the first choice of a place. The places of kept entries are for those that were kept, and
-    /// then for the newest others.
+    /// Takes the entries of another layout. Newest entries are placed first, by their sequence. The places for kept entries get the former kept
+    /// entries, and then the newest of the remaining entries.
     fn take(&mut self, other: &Layout) {
         let newest_first = |entries: &[Entry]| {
             let used = entries.iter().filter(|entry| entry.is_used());
@@ -358,7 +359,7 @@ impl Layout {
     }
 }
 
-/// Mixes words into a key, the same in each process and version.
+/// Hashes words to a key. The key is the same in each process and version.
 #[must_use]
 pub fn key(words: &[&[u8]]) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
@@ -500,7 +501,7 @@ mod tests {
             assert_eq!(found(&window), wanted.collect::<Vec<_>>(), "{capacity}");
             assert_eq!(number(&window, 50), Some(150));
         }
-        // The new file is locked, too.
+        // The lock must also cover the new file, which has the changed capacity.
         let first = Window::open(&path, 7, (6, 0)).unwrap();
         Window::open(&path, 7, (6, 0)).unwrap_err();
         drop(first);
@@ -520,7 +521,7 @@ mod tests {
     #[test]
     fn sequences_of_messages_that_a_durable_queue_still_has_stay_in_the_window() {
         let (_home, path, mut window) = new_window((4, 2));
-        // The message of the sequence 2 stays, the others leave at once.
+        // The message of sequence 2 stays in the queue; the others leave the queue at once.
         for sequence in 1..=50 {
             window
                 .note(unnamed(sequence, sequence + 100), &|number| number == 102)
@@ -533,7 +534,7 @@ mod tests {
             .filter(|sequence| window.find(*sequence).is_some())
             .collect();
         assert_eq!(found, [2, 47, 48, 49, 50]);
-        // Two have places, a third has none: the bridge must not forget it silently.
+        // Two held messages have places, and a third has none: the bridge must report this.
         let is_held = |number: u64| number == 102 || number > 146;
         window.note(unnamed(51, 151), &is_held).unwrap();
         assert_eq!(
@@ -542,7 +543,7 @@ mod tests {
         );
         let refused = window.note(unnamed(52, 152), &is_held);
         assert!(matches!(refused, Err(NoteError::NoPlace)));
-        // A message that has left makes room.
+        // A message that has left the queue frees its place.
         window
             .note(unnamed(52, 152), &|number| number > 146)
             .unwrap();
@@ -570,13 +571,13 @@ mod tests {
             ..unnamed(sequence, sequence + 100)
         };
         let sequence = |window: &Window, name| window.find_name(name).map(|entry| entry.sequence);
-        // The names differ in the upper word only, as those of two queues.
+        // The names differ in the upper word only, as the names of two queues' messages do.
         let [one, other] = [1_u128 << 64 | 5, 2_u128 << 64 | 5];
         let mut window = Window::open(&path, 7, (4, 1)).unwrap();
         window.note(named(1, one), &|_| false).unwrap();
         window.note(named(2, other), &|_| false).unwrap();
         assert_eq!(sequence(&window, one), Some(1));
-        // The second copy is noted, too: the window begins again for this name.
+        // The second copy is noted with its own sequence, so the name stays in the window longer.
         window.note(named(3, one), &|_| false).unwrap();
         drop(window);
         let mut window = Window::open(&path, 7, (4, 1)).unwrap();
@@ -586,7 +587,7 @@ mod tests {
         );
         window.note(named(5, 0), &|_| false).unwrap();
         assert_eq!(sequence(&window, one), Some(3));
-        // The message of the sequence 2 is held, and keeps its name.
+        // The message of sequence 2 is held, so the window keeps its name.
         window.note(named(6, 0), &|number| number == 102).unwrap();
         window.note(named(7, 0), &|number| number == 102).unwrap();
         assert_eq!(

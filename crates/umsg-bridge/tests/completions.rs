@@ -1,4 +1,4 @@
-//! The list from which `umsg completions` takes the options of this program.
+//! Checks the list from which `umsg completions` takes the options of this program.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 

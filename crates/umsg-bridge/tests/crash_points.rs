@@ -1,4 +1,4 @@
-//! The bridge dies at each of its named steps: no message is lost, and none comes twice where the table says so.
+//! Kills the bridge at each of its named steps: no message is lost, and a message is repeated only where the table of crash points says so.
 #![cfg(feature = "crash-points")]
 
 mod support;
@@ -25,7 +25,7 @@ fn deaths(point: &str, from: &str, to: &str) -> Option<BTreeMap<u32, u32>> {
         true => &mut there,
         false => &mut here,
     };
-    // The third message: there are some before it and behind it.
+    // The bridge dies at the third message, so that there are messages before and after the death.
     side.start_with(Some(&format!("{point}:3")));
     match point.starts_with("IMPORT") {
         true => here.start(),
@@ -55,7 +55,7 @@ fn deaths(point: &str, from: &str, to: &str) -> Option<BTreeMap<u32, u32>> {
         || record() == 8,
         || format!("{}\n{}", here.logged(), there.logged()),
     );
-    // A redelivery comes after `ack_wait`, 1 s.
+    // The pause is longer than `ack_wait`, 1 s, after which redeliveries come.
     std::thread::sleep(std::time::Duration::from_millis(2200));
     record();
     assert_eq!(
@@ -82,7 +82,7 @@ fn a_death_at_each_step_between_posix_queues_neither_loses_nor_repeats_a_message
     });
 }
 
-/// Declares both bridges of one machine, with a crash point for the process.
+/// Declares both bridges on one machine, with a crash point for the process.
 fn armed(point: &str, server: &Server, bridges: &str) -> Machine {
     let mut machine = Machine::new();
     machine.declare(&server.url(), bridges);
@@ -90,7 +90,7 @@ fn armed(point: &str, server: &Server, bridges: &str) -> Machine {
     machine
 }
 
-/// Waits for the death, and starts the bridge again.
+/// Waits for the death of the bridge, and starts the bridge again.
 fn revive(machine: &mut Machine) {
     let status = machine.bridge.as_mut().unwrap().wait();
     assert!(status.code().is_none(), "the bridge is killed");

@@ -1,4 +1,4 @@
-//! A client that connects no more, and a client whose events are lost: the bridge must not spin, and must not show a wrong state.
+//! Tests a client that does not connect again, and a client whose events are lost: the bridge must not spin, and must not show a wrong state.
 
 mod support;
 
@@ -13,7 +13,7 @@ use umsg_bridge::status::{Board, State};
 use umsg_bridge::supervise::Scene;
 use umsg_bridge::{export, import};
 
-/// Runs a future on a thread of its own. A future that spins fails the test, too: no timer of its own thread would end it.
+/// Runs a future on its own thread. A future that spins also fails the test; a timer of the same thread could not end it.
 fn on_a_thread(work: impl AsyncFnOnce() + Send + 'static) {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -31,7 +31,7 @@ fn on_a_thread(work: impl AsyncFnOnce() + Send + 'static) {
     }
 }
 
-/// Returns the bridges and the settings of the server in a configuration.
+/// Parses a configuration. Returns the settings of the server, and the first bridge.
 fn parsed(server: &Server, bridges: &str) -> (umsg_bridge::config::Server, Bridge) {
     let text = format!("[server]\nurl = {:?}\n{bridges}", server.url());
     let config = Config::parse(&text).unwrap();
@@ -82,7 +82,7 @@ fn a_bridge_whose_client_has_ended_fails_so_that_the_next_attempt_has_a_new_one(
             let why = ended.unwrap_err();
             assert!(drained.get() && why.contains("client has ended"), "{why}");
             assert!(!scene.link.is_alive() && !scene.link.holds());
-            // No wait for a connection ends or spins without it.
+            // After the client's end, a wait for a connection fails at once.
             scene.link.wait_shown(&board).await.unwrap_err();
         });
     }
@@ -96,7 +96,7 @@ fn connections_are_seen_without_their_events() {
     on_a_thread(async move || {
         let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
         let client = options.connect(url).await.unwrap();
-        // As if the client dropped all its events.
+        // The channel gets no event, as if the client dropped all its events.
         let (_tell, events) = watch::channel(0);
         let mut link = Link::new(client, events);
         link.wait().await.unwrap();

@@ -1,4 +1,4 @@
-//! The local end of a bridge, as it is written.
+//! The local end of a bridge, as the configuration writes it: `/orders`, `key:0x1234`, `ring:/jobs`.
 //!
 //! | written | meant |
 //! |---|---|

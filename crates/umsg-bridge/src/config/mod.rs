@@ -46,30 +46,30 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
-    /// One URL, or the URLs of a cluster: `nats://host:4222`, `tls://host:4222`.
+    /// The URL of one server, or the URLs of a cluster: `nats://host:4222`, `tls://host:4222`.
     #[serde(deserialize_with = "values::one_or_more")]
     pub url: Vec<String>,
-    /// A file of `nsc`, with a JWT and a seed.
+    /// A credentials file made by `nsc`, with a JWT and a seed.
     pub credentials_file: Option<PathBuf>,
     /// A file with the seed of an nkey (`SU...`).
     pub nkey_file: Option<PathBuf>,
     /// A file with a token.
     pub token_file: Option<PathBuf>,
-    /// The variable of the environment that has the token.
+    /// The environment variable that contains the token.
     pub token_env: Option<String>,
-    /// The user of a password.
+    /// The user that signs in with a password.
     pub user: Option<String>,
     /// A file with the password.
     pub password_file: Option<PathBuf>,
-    /// The variable of the environment that has the password.
+    /// The environment variable that contains the password.
     pub password_env: Option<String>,
-    /// True to require TLS, as a URL `tls://` does.
+    /// True to require TLS, as a `tls://` URL does.
     pub tls: bool,
     /// The certificates of further certificate authorities, in addition to those of the system.
     pub ca_file: Option<PathBuf>,
     /// A file with the certificate of this client.
     pub certificate_file: Option<PathBuf>,
-    /// A file with the key of that certificate.
+    /// A file with the private key of the client's certificate.
     pub key_file: Option<PathBuf>,
     /// The JetStream domain, for a leaf node.
     pub domain: Option<String>,
@@ -114,7 +114,7 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReject {
-    /// The message stays in its place, and is tried again.
+    /// The message stays where it is, and the bridge tries it again later.
     #[default]
     Wait,
     /// The message goes to the queue `dead_letter`.
@@ -138,7 +138,7 @@ pub enum SubjectBy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// One machine gets each message, of all machines with a bridge of this name.
+    /// Of all machines with a bridge of this name, one gets each message.
     #[default]
     Share,
     /// Every machine gets each message.
@@ -149,7 +149,7 @@ pub enum Delivery {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bridge {
-    /// The name in logs, states and metrics; letters, digits, `-` and `_`.
+    /// The name in logs, states and metrics: letters, digits, `-` and `_`.
     pub name: String,
     /// The direction of the messages.
     pub direction: Direction,
@@ -164,12 +164,12 @@ pub struct Bridge {
     /// The tokens at the end of the subject of an export.
     #[serde(default)]
     pub subject_by: SubjectBy,
-    /// The subject that `Umsg-Reply-To` names in messages of an export.
+    /// The subject for replies: the value of the header `Umsg-Reply-To` of exported messages.
     pub reply_to: Option<String>,
     /// True if the first line of local messages is a subject, see [`envelope`](crate::envelope).
     #[serde(default)]
     pub envelope: bool,
-    /// The maximum number of unacknowledged messages: publishes of an export, deliveries of an import.
+    /// The maximum number of unacknowledged messages: publishes of an export, or deliveries of an import.
     #[serde(default = "values::window")]
     pub window: usize,
     /// The treatment of a message that can't be placed: it waits, or goes to the dead letters.
@@ -194,11 +194,11 @@ pub struct Bridge {
     pub create_queue: Option<NewQueue>,
 }
 
-/// A stream that the bridge makes if it is missing.
+/// A stream that the bridge makes if the stream is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewStream {
-    /// The subjects of the stream. The default is the bridge's subject and the subjects below it.
+    /// The subjects of the stream. The default is the bridge's subject and the subjects below the bridge's subject.
     #[serde(default)]
     pub subjects: Vec<String>,
     /// `limits`, `work-queue` or `interest`.
@@ -207,20 +207,20 @@ pub struct NewStream {
     /// `file` or `memory`.
     #[serde(default)]
     pub storage: Storage,
-    /// The number of servers that have the messages.
+    /// The number of servers that store each message.
     #[serde(default = "values::one")]
     pub replicas: usize,
     /// The maximum number of messages.
     pub max_messages: Option<i64>,
     /// The maximum number of bytes.
     pub max_bytes: Option<Size>,
-    /// The largest age.
+    /// The maximum age of a message.
     pub max_age: Option<Pause>,
     /// The time in which JetStream recognises repeated messages.
     pub duplicate_window: Option<Pause>,
 }
 
-/// The rule by which a stream keeps messages.
+/// The retention policy of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -241,7 +241,7 @@ pub enum Storage {
     Memory,
 }
 
-/// A queue that the bridge makes if it is missing.
+/// A queue that the bridge makes if the queue is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewQueue {
@@ -253,7 +253,7 @@ pub struct NewQueue {
     pub message_size: Size,
 }
 
-/// Names the line of an error, and does not show it, as the parser would: by mistake, a line may have a secret that belongs in a file of its own.
+/// Names the line of an error without its text. The parser's own error shows the text, and a line may contain a secret by mistake.
 fn in_words(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     match before {
@@ -276,7 +276,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a configuration that was made of flags.
+    /// Checks a configuration that was made from flags.
     ///
     /// # Errors
     /// The errors of [`parse`](Self::parse).
@@ -342,7 +342,7 @@ impl Bridge {
         }
     }
 
-    /// Returns the parts of the bridge that have one direction.
+    /// Returns the exports and imports of this bridge: one, or for a durable bridge an export and an import.
     #[must_use]
     pub fn one_way(&self) -> Vec<Bridge> {
         let Direction::Durable = self.direction else {

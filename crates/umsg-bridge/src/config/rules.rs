@@ -1,11 +1,11 @@
-//! The rules that settings have to keep together.
+//! The rules for settings that depend on each other.
 
 use super::{Bridge, Config, Direction, End, OnReject, Server, SubjectBy};
 
 /// Checks a configuration.
 ///
 /// # Errors
-/// The first rule that is broken, with the bridge and the setting.
+/// The error is a sentence about the first broken rule, with the bridge and the setting.
 pub fn check(config: &Config) -> Result<(), String> {
     check_server(&config.server)?;
     if config.bridges.is_empty() {
@@ -53,7 +53,7 @@ fn check_ends(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether messages of an export's subject, or of one below it, pass an import's filter.
+/// Returns whether messages with the export's subject, or with a subject below it, pass the filter of an import.
 fn meets(subject: &str, filter: &str) -> bool {
     let mut words = subject.split('.');
     for word in filter.split('.') {

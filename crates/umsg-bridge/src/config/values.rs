@@ -1,4 +1,4 @@
-//! The forms of values: times, sizes, lists.
+//! The notations of values: times, sizes, lists.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};

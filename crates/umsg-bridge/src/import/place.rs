@@ -1,4 +1,4 @@
-//! Placing a message in the queue, and its end: the note in the window, the acknowledgement, and the dead-letter queue.
+//! Placing a message in the queue, and the steps that follow: the note in the window, the acknowledgement, and the dead-letter queue.
 
 use super::{Work, note, unwritten};
 use crate::config::OnReject;
@@ -17,10 +17,11 @@ use umsg::posix;
 /// The interval at which the import checks which messages of a durable queue were consumed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The most messages of a POSIX queue that are noted, forgotten and acknowledged together. Each has a record in the queue until then.
+/// The maximum number of messages of a POSIX queue that are noted, forgotten and acknowledged together. Until then, each message has a record in the
+/// queue.
 const TOGETHER: usize = 32;
 
-/// A message that is in the queue, and that is to be noted, forgotten and acknowledged.
+/// A message in the queue that must still be noted, forgotten and acknowledged.
 #[derive(Clone)]
 pub(super) struct Unsettled {
     pub(super) message: Rc<Message>,
@@ -32,7 +33,7 @@ pub(super) struct Unsettled {
 pub(super) enum Placed {
     /// The message is placed, was placed before, or can never be placed.
     Settled,
-    /// There was no room for a long time: the message goes back to the stream.
+    /// There was no room for a long time: the message must return to the stream.
     NoRoom,
 }
 
@@ -82,7 +83,8 @@ impl Work<'_> {
                     let (messages, bytes, _) = self.counts.get();
                     let now = bytes + placing.data.len() as u64;
                     self.counts.set((messages + 1, now, pending));
-                    // Without records in the queue, a death repeats the messages that are not in the file.
+                    // Queues without arrival records settle each message at once: a death of the bridge would repeat the messages that the file does
+                    // not have.
                     let most = self.importer.posix().map_or(1, |_| TOGETHER);
                     if self.unsettled.borrow().len() >= most {
                         self.settle().await?;
@@ -106,7 +108,7 @@ impl Work<'_> {
         }
     }
 
-    /// Finds the entry of a message that was placed before: the server delivers it again, or the stream has it twice.
+    /// Finds the entry of a message that was placed before: either the server delivers the message again, or the stream has a second copy.
     fn known(&self, sequence: u64, name: u128) -> Result<Option<Entry>, String> {
         let known = {
             let window = self.window.borrow();
@@ -123,7 +125,7 @@ impl Work<'_> {
             name,
             ..known
         };
-        // The second copy in the stream, or the name that a dead bridge has not noted.
+        // The entry changes if this is the second copy in the stream, or if a bridge died before it noted the name.
         if now != known {
             self.note(now)?;
         }
@@ -147,7 +149,7 @@ impl Work<'_> {
         note(&mut window, entry, &|number| unconsumed.is_held(number))
     }
 
-    /// Writes the window, and then forgets and acknowledges the messages that were placed.
+    /// Writes the window. Then ends the arrival records of the placed messages, and acknowledges the messages.
     pub(super) async fn settle(&self) -> Result<(), String> {
         if self.unsettled.borrow().is_empty() {
             return Ok(());
@@ -176,7 +178,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Acknowledges a message that is in the queue: at once, or when a local receiver has acknowledged it.
+    /// Acknowledges a message that is in the queue. For a durable queue, waits with the acknowledgement until a local receiver has acknowledged the
+    /// message.
     async fn end(&self, message: &Message, sequence: u64, number: u64) {
         match &self.unconsumed {
             Some(unconsumed) => unconsumed.borrow_mut().add(number, sequence, message),
@@ -184,7 +187,7 @@ impl Work<'_> {
         }
     }
 
-    /// Runs for ever: acknowledges the messages of a durable queue that local receivers have acknowledged.
+    /// Acknowledges the messages of a durable queue that local receivers have acknowledged. Runs for ever.
     pub(super) async fn acknowledge_consumed(&self) -> Result<(), String> {
         let (Some(unconsumed), Some(queue)) = (&self.unconsumed, self.importer.posix()) else {
             return std::future::pending().await;
@@ -204,7 +207,7 @@ impl Work<'_> {
         }
     }
 
-    /// Moves a message whose time to live has ended to the dead-letter queue, or lets it wait in the stream.
+    /// Moves an expired message to the dead-letter queue. Without a dead-letter queue, the message waits in the stream.
     async fn expire(&self, message: &Message, placing: &Placing) {
         if let Some(dead) = &self.dead {
             if let Err(error) = dead.try_send(&placing.data, placing.priority.min(32_767)) {
@@ -223,7 +226,7 @@ impl Work<'_> {
         let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;
     }
 
-    /// Moves a message that the queue will never take to the dead-letter queue, or lets it wait in the stream.
+    /// Moves a message that the queue can never take to the dead-letter queue, or leaves it in the stream.
     async fn reject(&self, message: &Message, placing: &Placing, why: &str) -> Placed {
         self.board.count(|state| state.rejected += 1);
         log::failure(&self.bridge.name, "message rejected", &why);
@@ -246,7 +249,7 @@ impl Work<'_> {
 }
 
 async fn acknowledge(message: &Message) {
-    // An acknowledgement that is lost brings a redelivery, which the window recognises.
+    // A lost acknowledgement causes a redelivery, which the window recognises.
     let _ = message.ack().await;
     crash::reached(Point::IMPORT_ENDED);
 }

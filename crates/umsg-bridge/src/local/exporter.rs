@@ -1,4 +1,4 @@
-//! Taking messages by lease.
+//! The local end of an export, which takes messages by lease.
 
 use super::{Held, Key, Taken, opened, polled, posix_identity, spool, sysv_identity};
 use crate::config::{Bridge, End};
@@ -78,7 +78,7 @@ impl Exporter {
         match &self.queue {
             Queue::Posix(queue) => match queue.receive_lease_owned(Until::Now) {
                 Ok(lease) => self.taken_posix(lease).map(Some),
-                // The end of the stream does not end the bridge: the queue may be opened for sending again.
+                // A closed queue is no error for the bridge: the queue may be opened for sending again.
                 Err(posix::ReceiveError::Empty | posix::ReceiveError::Closed) => Ok(None),
                 Err(error) => Err(error.to_string()),
             },
@@ -125,7 +125,7 @@ impl Exporter {
 
     /// Waits until there may be a message.
     pub async fn readable(&self) {
-        // An error means that the runtime ends.
+        // An error of the registration means that the runtime ends.
         let Ok(mut ready) = self.polled.readable().await else {
             return std::future::pending().await;
         };
@@ -138,7 +138,7 @@ impl Exporter {
         }
     }
 
-    /// Returns the number of messages that wait.
+    /// Returns the number of waiting messages.
     #[must_use]
     pub fn backlog(&self) -> u64 {
         match &self.queue {
@@ -156,7 +156,7 @@ impl Exporter {
         }
     }
 
-    /// Returns whether the name still leads to this queue. A process may have removed the queue and made another one.
+    /// Returns whether the name still refers to this queue. A process may have removed the queue and made another one.
     #[must_use]
     pub fn is_current(&self, namespace: &Namespace, bridge: &Bridge) -> bool {
         match (&self.queue, &bridge.queue) {

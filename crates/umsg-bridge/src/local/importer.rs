@@ -1,4 +1,4 @@
-//! Placing messages.
+//! The local end of an import, which places messages.
 
 use super::{Key, Placing, kernel, opened, polled, posix_identity, sysv_identity};
 use crate::config::{Bridge, End};
@@ -15,7 +15,7 @@ use umsg::ring::{self, INLINE, Post};
 use umsg::sysv::{self, SendError as SysvSendError};
 use umsg::{Namespace, posix::Until};
 
-/// The longest wait for room without another attempt. A queue does not report every change that makes room.
+/// The maximum wait for room before another attempt. A queue does not report every change that makes room.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The pause between two attempts if the queue can't be polled.
@@ -36,9 +36,9 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Importer {
     queue: Queue,
-    /// The identity of the queue among those of all machines.
+    /// The identity of the queue, unique among the queues of all machines.
     pub identity: u64,
-    /// The number that stands for the stream and the consumer in the queue's records of arrivals.
+    /// The hash of the stream and the consumer, used in the queue's arrival records.
     source: u64,
 }
 
@@ -50,8 +50,8 @@ enum Queue {
     Kernel(kernel::Queue),
 }
 
-/// The wait for room in a POSIX queue. A queue that is polled costs each send a wake-up of its own process, so that the descriptor exists only while the
-/// queue is full: it belongs to a second handle.
+/// The wait for room in a POSIX queue. While a queue is polled, each send of this process also wakes its own poller. So a second handle owns the
+/// descriptor, and exists only while the queue is full.
 #[derive(Debug)]
 struct Room {
     namespace: Namespace,
@@ -66,7 +66,7 @@ struct Polled {
 }
 
 impl Room {
-    /// Returns the descriptor. None: the queue has lost its name, or the process has no descriptors left.
+    /// Returns the descriptor. None: the queue no longer has its name, or the process has no free descriptors.
     fn polled(&self) -> Option<Rc<Polled>> {
         let mut polled = self.polled.borrow_mut();
         if polled.is_none() {
@@ -138,7 +138,7 @@ impl Importer {
         })
     }
 
-    /// Sets the number of the stream and the consumer.
+    /// Sets the hash of the stream and the consumer, for arrival records.
     pub fn set_source(&mut self, source: u64) {
         self.source = source & ((1 << 48) - 1);
     }
@@ -199,7 +199,7 @@ impl Importer {
             .map_err(refusal)
     }
 
-    /// Ends the queue's record of an arrival.
+    /// Ends the arrival record of a message.
     ///
     /// # Errors
     /// The error is the sentence of the library.
@@ -213,7 +213,7 @@ impl Importer {
         }
     }
 
-    /// Returns the sequences of messages that were placed by a bridge that died before it noted them.
+    /// Returns the sequences of messages that a bridge placed but did not note before its death.
     ///
     /// # Errors
     /// The error is the sentence of the library.
@@ -226,7 +226,7 @@ impl Importer {
         }
     }
 
-    /// Returns whether a message of this length has room now. Rings and the kernel's queues answer yes: the next attempt decides.
+    /// Returns whether a message of this length has room now. For rings and the kernel's queues, returns true: only a send can tell.
     #[must_use]
     pub fn has_room(&self, len: usize) -> bool {
         match &self.queue {
@@ -252,12 +252,12 @@ impl Importer {
                 let _ = tokio::time::timeout(LONGEST, queue.ready(Interest::WRITABLE)).await;
                 return;
             }
-            // A ring tells its receiver about messages, and no sender about room.
+            // A ring reports messages to its receiver, but does not report room to senders, so the bridge tries again after a pause.
             Queue::Ring(_) => return tokio::time::sleep(Duration::from_millis(1)).await,
         };
         if let Ok(Ok(mut ready)) = tokio::time::timeout(LONGEST, polled.writable()).await {
             if is_writable() {
-                // The room came after the attempt, or a process that holds the lock was stopped.
+                // Room came after the attempt, or a stopped process owns the lock of the queue.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             } else {
                 ready.clear_ready();
@@ -265,7 +265,7 @@ impl Importer {
         }
     }
 
-    /// Polls the queue no longer: no message waits for room.
+    /// Stops polling the queue, because no message waits for room.
     pub fn rest(&self) {
         if let Queue::Posix(_, room) = &self.queue {
             room.polled.replace(None);
@@ -281,7 +281,7 @@ impl Importer {
         }
     }
 
-    /// Returns whether the name still leads to this queue.
+    /// Returns whether the name still refers to this queue.
     #[must_use]
     pub fn is_current(&self, namespace: &Namespace, bridge: &Bridge) -> bool {
         match (&self.queue, &bridge.queue) {

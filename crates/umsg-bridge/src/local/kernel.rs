@@ -1,4 +1,4 @@
-//! Queues of the kernel in the runtime.
+//! Queues of the kernel, for use in the asynchronous runtime.
 
 use super::polled;
 use crate::config::NewQueue;
@@ -41,12 +41,12 @@ impl Queue {
         })
     }
 
-    /// Returns the longest message, in bytes.
+    /// Returns the maximum length of a message, in bytes.
     pub fn message_size(&self) -> usize {
         self.queue.message_size()
     }
 
-    /// Returns whether the name still leads to this queue.
+    /// Returns whether the name still refers to this queue.
     pub fn is_current(&self) -> bool {
         self.queue.is_current()
     }
@@ -63,7 +63,7 @@ impl Queue {
 
     /// Waits until the next call may succeed.
     pub async fn ready(&self, interest: Interest) {
-        // The kernel reports each change, so that a stale readiness costs one attempt.
+        // The kernel reports each change, so an outdated readiness costs only one attempt.
         if let Ok(mut ready) = self.polled.ready(interest).await {
             ready.clear_ready();
         }

@@ -7,7 +7,7 @@
 //! | ring | the bridge owns the ring; a spool queue keeps messages until they are exported | as System V |
 //! | queue of the kernel | received into a spool queue; a death between the two loses one message | as System V |
 //!
-//! The spool is the POSIX queue `/bridge.NAME.spool` of the namespace.
+//! The spool of an export is the POSIX queue `/bridge.NAME.spool` of the namespace.
 
 mod exporter;
 mod importer;
@@ -44,14 +44,14 @@ pub enum Key {
     },
 }
 
-/// A message that was taken by lease, on its way to the stream.
+/// A message that was taken by lease and goes to the stream.
 #[derive(Debug)]
 pub struct Taken {
     /// The message.
     pub data: Bytes,
     /// The priority or the type of the message.
     pub key: Key,
-    /// A name that no other message has, on any machine.
+    /// An id that no other message has, on any machine.
     pub id: String,
     /// The time of the send.
     pub sent: SystemTime,
@@ -62,7 +62,7 @@ pub struct Taken {
 
 #[derive(Debug)]
 enum Held {
-    /// There is no lease: a test has made the message.
+    /// No lease: a test has made the message.
     Nothing,
     Posix(posix::Lease<'static>),
     Sysv(sysv::Lease<'static>),
@@ -94,9 +94,9 @@ impl Taken {
         }
     }
 
-    /// Returns the message to the queue, for a delivery after this time. Meanwhile, the messages behind it are delivered.
+    /// Returns the message to the queue, for a delivery after the given time. Meanwhile, the queue delivers the messages after it.
     pub fn return_after(self, delay: Duration) {
-        // If the call fails, the drop of the lease returns the message at once.
+        // If `retry_after` fails, the drop of the lease returns the message at once.
         match self.held {
             Held::Nothing => {}
             Held::Posix(lease) => drop(lease.return_after(delay)),
@@ -122,12 +122,12 @@ pub struct Placing {
     pub ttl: Option<Duration>,
     /// The subject of the reply.
     pub reply_to: Option<String>,
-    /// The [`name`] of the message among those of all machines; 0 if no bridge has published it.
+    /// The unique [`name`] of the message, among the messages of all machines. 0: no bridge has published the message.
     pub name: u128,
 }
 
 impl Placing {
-    /// Returns whether the time to live has ended on the way.
+    /// Returns whether the time to live has ended since the first send.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         let (Some(sent), Some(ttl)) = (self.sent, self.ttl) else {
@@ -137,19 +137,19 @@ impl Placing {
     }
 }
 
-/// Returns the id of a message in a stream: the queue's identity, the message's number and the time of its send. No two messages have the same.
+/// Returns the id of a message in a stream: the queue's identity, the message's number and the time of its send. The id is unique.
 #[must_use]
 pub fn id(identity: u64, number: u64, stamp: u64) -> String {
     format!("umsg-{identity:016x}-{number:x}-{stamp:x}")
 }
 
-/// Returns the name of the message that has this id, as a number. None: the id is of another program, which may use it again for another message.
+/// Returns the name of the message with this id, as a number. None: the id was made by another program, which may use the id for several messages.
 #[must_use]
 pub fn name(id: &str) -> Option<u128> {
     let mut words = id.strip_prefix("umsg-")?.split('-');
     let mut word = || u64::from_str_radix(words.next()?, 16).ok();
     let (identity, number, stamp) = (word()?, word()?, word()?);
-    // Messages of one queue differ in the number or the time. The identities of queues are mixed well.
+    // Two messages of one queue differ in the number or the time. The identities of two queues are hashes, so the names differ.
     let name = u128::from(identity ^ stamp.rotate_left(32)) << 64 | u128::from(number);
     Some(name).filter(|name| *name != 0 && words.next().is_none())
 }
@@ -159,7 +159,7 @@ fn boot() -> Vec<u8> {
     std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// Returns the identity of a POSIX queue among those of all machines.
+/// Returns the identity of a POSIX queue, unique among the queues of all machines.
 fn posix_identity(queue: &posix::Queue) -> u64 {
     let (device, _) = queue.identity();
     window::key(&[
@@ -169,7 +169,7 @@ fn posix_identity(queue: &posix::Queue) -> u64 {
     ])
 }
 
-/// Returns the identity of a System V queue among those of all machines.
+/// Returns the identity of a System V queue, unique among the queues of all machines.
 fn sysv_identity(queue: &sysv::Queue, namespace: &Namespace) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let place = std::fs::metadata(namespace.path()).map_or([0, 0], |file| [file.dev(), file.ino()]);

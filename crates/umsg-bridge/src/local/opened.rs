@@ -1,4 +1,4 @@
-//! Opening local queues, and making them if the configuration says so.
+//! Opens local queues, and makes missing queues if the configuration says so.
 
 use crate::config::{Bridge, End, NewQueue};
 use umsg::posix::{self, OpenError};
@@ -45,7 +45,7 @@ pub fn sysv(namespace: &Namespace, bridge: &Bridge) -> Result<sysv::Queue, Strin
     opened.map_err(|error| missing(&bridge.queue, &error))
 }
 
-/// Opens the queue for messages that can't be placed. The bridge makes it if it is missing: each message must have a place.
+/// Opens the queue for messages that can't be placed. Makes the queue if it is missing: each message must have a place.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.

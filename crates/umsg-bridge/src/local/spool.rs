@@ -1,4 +1,4 @@
-//! Rings and queues of the kernel have no leases: their messages go to a POSIX queue of the namespace, from which they are exported.
+//! The spool of an export: rings and queues of the kernel have no leases, so their messages first move to a POSIX queue, and are exported from it.
 
 use super::kernel;
 use super::{Key, opened};
@@ -14,15 +14,15 @@ use umsg::Namespace;
 use umsg::posix::{self, Reservation, SendError, Until};
 use umsg::ring::{AsyncRing, INLINE, Options, ReceiveError};
 
-/// The entries of a ring whose number is not declared.
+/// The default number of entries of a ring.
 const ENTRIES: u32 = 1024;
-/// The number of messages that the spool takes between two chances for other tasks of the thread.
+/// The number of messages after which the spool lets other tasks of the thread run.
 const TURN: u32 = 32;
 /// The length of the fields of a ring's message.
 const FIELDS: usize = 16;
-/// The time without a message after which the name of a queue of the kernel is looked up again.
+/// The time without a message after which the bridge checks whether the name of a kernel queue still refers to that queue.
 const IDLE: Duration = Duration::from_secs(1);
-/// The time that the last messages of a ring have to find room in the spool.
+/// The time that the last messages of a ring wait for room in the spool.
 const LAST: Duration = Duration::from_secs(4);
 
 /// Opens the spool of a bridge.
@@ -47,7 +47,7 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
         _ => 0,
     };
     let new = NewQueue {
-        // The messages of a ring at its end have room beside those that wait for the stream.
+        // The spool has room for all messages of the ring when the ring ends, in addition to the messages that wait for the stream.
         max_messages: ring.saturating_add((4 * bridge.window).max(1024) as u32),
         message_size: Size(longest + FIELDS as u64),
     };
@@ -57,7 +57,7 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
     )
 }
 
-/// Returns the longest payload that a ring takes. It is at least [`INLINE`], whatever the ring's setting is.
+/// Returns the longest payload of a ring, in bytes: the setting, but at least [`INLINE`].
 fn longest_in_ring(longest: u64) -> u64 {
     longest.max(INLINE as u64)
 }
@@ -71,7 +71,7 @@ fn frame(user_data: u64, res: i32, flags: u32) -> [u8; FIELDS] {
     fields
 }
 
-/// Takes the fields from a message.
+/// Takes the ring's fields from the start of a message.
 pub(super) fn unframe(data: &Bytes) -> Option<(Key, Bytes)> {
     let (user_data, rest) = data.split_first_chunk()?;
     let (res, rest) = rest.split_first_chunk()?;
@@ -90,7 +90,7 @@ pub struct Spool {
     queue: Arc<posix::Queue>,
     source: Source,
     longest: usize,
-    /// The number of messages at which the spool is full for a ring that lives: the rest is for its last messages.
+    /// The number of messages at which the spool is full while the ring is open. The rest of the spool is for the ring's last messages.
     fill_to: usize,
 }
 
@@ -101,7 +101,7 @@ enum Source {
 }
 
 impl Spool {
-    /// Opens the source of a spool. None for a queue that leases messages.
+    /// Opens the source of a spool. Returns None for a queue with leases.
     ///
     /// # Errors
     /// The error is a sentence that names the setting.
@@ -111,7 +111,7 @@ impl Spool {
         let source = match &bridge.queue {
             End::Ring(name) => {
                 let mut options = Options::new();
-                // The spool is the overflow, and outlasts the bridge.
+                // The ring needs no overflow file: the spool takes its messages, and remains after the bridge's end.
                 options.entries(ENTRIES).overflow(0);
                 if let Some(new) = new {
                     options.entries(new.max_messages);
@@ -139,7 +139,7 @@ impl Spool {
             }
             Source::Kernel(source) => source.message_size() as u64,
         };
-        // A spool of an earlier configuration would cut longer messages.
+        // The spool was made for an earlier configuration, and is too small for the longest message.
         if needed > longest as u64 {
             return Err(refuse(&format!(
                 "its spool /bridge.{}.spool takes messages of {longest} bytes, and {needed} are needed. Empty the spool, and remove it",
@@ -153,14 +153,14 @@ impl Spool {
         };
         Ok(Some(Spool {
             longest,
-            // The spool of an earlier configuration may be small.
+            // The reserve is at most half of the spool, because the spool of an earlier configuration may be small.
             fill_to: most - kept_free.min(most / 2),
             queue: Arc::new(queue),
             source,
         }))
     }
 
-    /// Moves messages to the spool, for ever.
+    /// Moves messages to the spool until an error occurs.
     ///
     /// # Errors
     /// The error is the sentence of the library or the system: the source or the spool is lost.
@@ -169,7 +169,7 @@ impl Spool {
             if turn.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            // Waits for room first: a message that has left its source must have a place.
+            // The wait for room is first: a message that has left its source must have a place in the spool.
             self.await_level().await;
             let room = self.room().await?;
             match &mut self.source {
@@ -203,7 +203,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Waits until the spool has more free places than the ring has messages.
+    /// Waits until the free places of the spool suffice for all messages of the ring.
     async fn await_level(&self) {
         let mut pause = Duration::from_millis(1);
         loop {
@@ -216,9 +216,9 @@ impl Spool {
         }
     }
 
-    /// Closes a ring, and moves its last messages to the spool: they would end with the ring. Waits a while for room.
+    /// Closes a ring, and moves its last messages to the spool, because they are lost with the ring. Waits for room for a limited time.
     pub async fn finish(&mut self, bridge: &str) {
-        // A queue of the kernel keeps its messages.
+        // A queue of the kernel keeps its messages, so only a ring needs this step.
         let Source::Ring(ring) = &mut self.source else {
             return;
         };
@@ -261,7 +261,8 @@ impl Spool {
         loop {
             match self.queue.reserve_owned(self.longest, Until::Now) {
                 Ok(room) => return Ok(room),
-                // The exporter makes room in this process, at each acknowledgement. Without a server, the exporter makes no room for a long time.
+                // Only the exporter of this process makes room, at each acknowledgement. Without a server, no room may come for a long time, so the
+                // pauses grow.
                 Err(SendError::Full) => {
                     tokio::time::sleep(pause).await;
                     pause = (2 * pause).min(Duration::from_millis(64));

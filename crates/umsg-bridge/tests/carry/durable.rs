@@ -4,7 +4,7 @@ use crate::receive;
 use crate::support::*;
 use std::time::Duration;
 
-/// Waits until the server has delivered this number of messages again.
+/// Waits until the server has redelivered this number of messages.
 fn wait_for_redelivery(machine: &Machine, messages: u64) {
     let have_come = || {
         let states = machine.states();
@@ -34,7 +34,7 @@ fn a_durable_queue_is_refilled_after_the_loss_of_the_machine() {
         || queue.attributes().messages == 10,
         || machine.logged(),
     );
-    // Three are consumed, and a fourth is leased.
+    // The test consumes three messages, and leases a fourth.
     for _ in 0..3 {
         queue
             .receive_lease_timeout(LONG)
@@ -58,7 +58,7 @@ fn a_durable_queue_is_refilled_after_the_loss_of_the_machine() {
         || left() == 7,
         || format!("{} {}", left(), machine.logged()),
     );
-    // Longer than `ack_wait`: redeliveries are recognised, and the lease keeps its message in the stream.
+    // The pause is longer than `ack_wait`: the bridge recognises the redeliveries, and the leased message stays in the stream.
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(
         (
@@ -69,7 +69,7 @@ fn a_durable_queue_is_refilled_after_the_loss_of_the_machine() {
         (7, 6, 1)
     );
     drop(lease);
-    // The machine ends, and with it the memory of its queues.
+    // The machine ends, and its queues end with it.
     drop((queue, inbox));
     drop(machine);
     let mut machine = Machine::new();
@@ -98,7 +98,7 @@ fn a_durable_queue_is_refilled_after_the_loss_of_the_machine() {
 fn a_durable_queue_repeats_no_message_that_others_have_passed_for_long() {
     let Some(program) = nats_server() else { return };
     let server = Server::start(&program, "");
-    // The window has 4 + 2 * 4 sequences, and far more messages pass.
+    // The window has 4 + 2 * 4 sequences, and the test sends far more messages.
     let durable = "[[bridge]]\nname = \"d\"\ndirection = \"durable\"\ninbox = \"/d.in\"\nqueue = \"/d\"\nstream = \"D\"\nsubject = \"d\"\nack_wait = \"1s\"\nwindow = 4\ndedupe = 12\ncreate_stream = {}\n";
     let mut machine = Machine::new();
     let (inbox, queue) = (machine.queue("/d.in", 100, 64), machine.queue("/d", 4, 64));
@@ -123,7 +123,7 @@ fn a_durable_queue_repeats_no_message_that_others_have_passed_for_long() {
     }
     machine.kill();
     machine.start();
-    // Longer than `ack_wait`: the server delivers both messages again.
+    // Waits longer than `ack_wait`, until the server has redelivered both messages.
     wait_for_redelivery(&machine, 2);
     assert_eq!([receive(&queue).data, receive(&queue).data], [[100], [101]]);
     assert_eq!(queue.attributes().messages, 0);
@@ -152,7 +152,7 @@ fn another_dedupe_repeats_no_message_of_a_durable_queue() {
     machine.kill();
     machine.declare(&server.url(), &durable.replace("= 100", "= 1000"));
     machine.start();
-    // The server delivers all of them again after `ack_wait`.
+    // After `ack_wait`, the server redelivers all messages.
     wait_for_redelivery(&machine, 50);
     for n in 0..50 {
         assert_eq!(receive(&queue).data, [n]);

@@ -1,4 +1,4 @@
-//! Each kind of queue: the fields of its messages on the other side.
+//! Tests each kind of queue: the fields of a message on the other machine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -175,7 +175,7 @@ fn queues_of_the_kernel_take_part() {
     let import = IMPORT.replace("\"/in\"", &format!("\"kernel:{to}\""));
     machine.declare(&server.url(), &(export + &import));
     machine.start();
-    // More than both queues hold.
+    // The number of messages exceeds the capacity of both queues.
     for n in 0..20_u32 {
         mq_send(&source, &n.to_le_bytes(), n % 3).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Messages between two machines: what arrives, and how.
+//! Tests messages between two machines: what arrives, and how.
 
 mod durable;
 mod kinds;

@@ -1,4 +1,4 @@
-//! The way of a message: full queues, messages that are too large, shared consumers, replies, and the ends of a server and of a bridge.
+//! Tests the way of a message: full queues, messages that are too large, shared consumers, replies, and the ends of a server and of a bridge.
 
 use std::time::Duration;
 use umsg::posix::{Queue, ReceiveError};
@@ -25,7 +25,7 @@ fn a_full_queue_stops_the_pull_and_loses_nothing() {
         || into.attributes().messages == 3,
         || there.logged(),
     );
-    // Longer than half of `ack_wait`: the messages that are not placed go back to the stream.
+    // The pause is longer than half of `ack_wait`, so messages that are not placed return to the stream.
     there.await_log("the local queue is full");
     let mut seen = Vec::new();
     while seen.len() < 200 {
@@ -192,7 +192,7 @@ fn a_message_that_a_killed_server_takes_for_a_new_one_is_placed_once() {
     };
     machine.start();
     machine.await_log("running");
-    // The id of a bridge, and that of another program.
+    // The first id has the form of a bridge's ids; the second one is of another program.
     let [own, other] = ["umsg-0000000000000001-2-3", "order-7"];
     let mut seen = Vec::new();
     for round in 0..3 {
@@ -209,7 +209,7 @@ fn a_message_that_a_killed_server_takes_for_a_new_one_is_placed_once() {
         }
         server.restart();
         if round == 1 {
-            // The file has the ids.
+            // The ids are in the window's file, so the next bridge recognises them.
             machine.kill();
             machine.start();
         }
@@ -235,7 +235,7 @@ fn an_orderly_end_loses_no_message_of_a_ring() {
         let ring = || ring::Sender::open_in(&machine.namespace, "/r");
         wait_for("ring", || ring().is_ok(), || machine.logged());
         let ring = ring().unwrap();
-        // The bridge finds all messages in its ring, and the signal to end.
+        // The bridge is stopped, so that it then finds all messages in its ring together with the signal to end.
         let bridge = machine.bridge.as_mut().unwrap();
         bridge.signal(libc::SIGSTOP);
         for _ in 0..900 {
