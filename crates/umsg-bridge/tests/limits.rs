@@ -1,4 +1,4 @@
-//! Streams at their limits: the local queue keeps what the stream refuses.
+//! Tests streams at their limits: messages that the stream refuses stay in the local queue.
 
 mod support;
 
@@ -9,7 +9,7 @@ use umsg::posix::Queue;
 
 const MESSAGES: u32 = 12;
 
-/// Makes the stream, and an export with messages in its queue.
+/// Makes the stream, and starts an export with messages in its queue.
 fn begin(server: &Server, config: Config) -> (Machine, Queue) {
     with_client(&server.url(), async |js| {
         let config = Config {
@@ -29,7 +29,7 @@ fn begin(server: &Server, config: Config) -> (Machine, Queue) {
     (machine, out)
 }
 
-/// Takes all messages out of the stream, and counts each.
+/// Takes all messages out of the stream, and counts how often each message came.
 fn empty(server: &Server, seen: &mut BTreeMap<u32, u32>) {
     with_client(&server.url(), async |js| {
         let stream = js.get_stream("S").await.unwrap();
@@ -148,7 +148,7 @@ fn back_pressure_passes_a_full_stream_to_the_sender() {
         let now = out.attributes();
         now.messages + now.leased
     };
-    // Two messages are in the last queue and four in the stream. The first queue has the others.
+    // Two messages are in the last queue and four in the stream. The first queue has the rest.
     wait_for(
         "full path",
         || into.attributes().messages == 2 && held() == MESSAGES as usize - 6,

@@ -1,4 +1,4 @@
-//! A network between the bridges and the server that is cut and restored: a link of two network namespaces.
+//! Tests bridges whose network is cut and restored. The network is a link between two network namespaces.
 
 mod support;
 
@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 use support::*;
 
-/// The address of the server, behind the link.
+/// The address of the server, at the other end of the link.
 const SERVER: &str = "10.77.0.2";
-/// The variable that makes this program the one in a network of its own.
+/// The variable that tells this program that it already runs in its own network namespace.
 const INSIDE: &str = "UMSG_BRIDGE_TEST_NETWORK";
 
 fn run(line: &str) -> bool {
@@ -57,7 +57,7 @@ impl Network {
         network
     }
 
-    /// The words before a command that runs behind the link.
+    /// The start of a command that runs in the second network namespace.
     fn enter(&self) -> Vec<String> {
         let pid = self.holder.0.id().to_string();
         ["nsenter", "--net", "--target", &pid]
@@ -71,7 +71,7 @@ impl Network {
     }
 }
 
-/// Runs the test of this name again in a network namespace of its own, and returns true there. Without the right to make one, says so.
+/// Runs the test of this name again in a new network namespace, and returns true in that run. If the process may not make a namespace, prints this.
 fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -126,10 +126,10 @@ fn each_priority_keeps_its_order_and_nothing_is_lost_while_the_network_is_cut() 
     };
     let server = Server::start_at(place, "");
     let (mut here, mut there) = (Machine::new(), Machine::new());
-    // Both queues are full at times.
+    // The small queues are full at times.
     let (out, into) = (here.queue("/out", 300, 16), there.queue("/in", 50, 16));
     here.declare(&server.url(), EXPORT);
-    // No message is delivered again in the time of this test.
+    // With an `ack_wait` of 120 s, the server redelivers no message during this test.
     there.declare(&server.url(), &IMPORT.replace("\"1s\"", "\"120s\""));
     here.start();
     there.start();

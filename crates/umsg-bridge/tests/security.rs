@@ -1,4 +1,4 @@
-//! Real servers with TLS and with each way to sign in: what works, which setting an error names, and that no secret is shown.
+//! Tests real servers with TLS and with each way to sign in: which settings work, which setting an error names, and that no secret is shown.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 use support::*;
 use umsg::posix::Queue;
 
-/// Self-made certificates in a directory.
+/// A certificate authority for tests, in a directory.
 struct Authority(tempfile::TempDir);
 
 impl Authority {
@@ -55,14 +55,14 @@ impl Authority {
         self.0.path().join(name)
     }
 
-    /// The server's settings for a certificate.
+    /// Returns the server's TLS settings for a certificate.
     fn server(&self, file: &str, more: &str) -> String {
         let [certificate, key] = ["pem", "key"].map(|end| self.file(&format!("{file}.{end}")));
         format!("tls {{ cert_file: {certificate:?}, key_file: {key:?}, timeout: 10 {more} }}")
     }
 }
 
-/// Starts an export with settings of the server, and sends a message.
+/// Starts an export with the given settings of the server, and sends a message.
 fn export(settings: &str) -> (Machine, Queue) {
     let mut machine = Machine::new();
     let out = machine.queue("/out", 10, 16);
@@ -115,10 +115,10 @@ fn tls_refuses_other_authorities_expired_certificates_and_other_names() {
     ] {
         expect_refusal(&export(&settings(server, ca)), &["`ca_file`", why]);
     }
-    // Without TLS at the bridge, the server's demand decides: the system's authorities do not know the server.
+    // The bridge does not require TLS, but the server does. The system's authorities don't know the server's certificate.
     let plain = format!("url = \"nats://127.0.0.1:{}\"", good.port);
     expect_refusal(&export(&plain), &["`ca_file`", "certificate"]);
-    // The bridge demands TLS of a server that has none.
+    // The bridge requires TLS, but the server has no TLS.
     let bare = Server::start(&program, "");
     let tls = format!("url = \"nats://127.0.0.1:{}\"\ntls = true", bare.port);
     expect_refusal(&export(&tls), &["`ca_file`", "TLS"]);
@@ -191,7 +191,7 @@ fn tokens_nkeys_and_passwords_sign_in_and_are_shown_nowhere() {
         expect_refusal(&fails, &[&format!("`{setting}`")]);
         fails.0.expect_no_secret(&[right, wrong]);
     }
-    // A token of the environment.
+    // The token comes from the environment.
     let server = Server::start(&program, "authorization { token: \"t0k3n-right\" }");
     let mut machine = Machine::new();
     let out = machine.queue("/out", 10, 16);
@@ -207,7 +207,7 @@ fn tokens_nkeys_and_passwords_sign_in_and_are_shown_nowhere() {
     works.0.expect_no_secret(&["t0k3n-right"]);
 }
 
-/// Encodes a JWT as nsc does.
+/// Encodes a JWT as the tool `nsc` does.
 fn jwt(issuer: &nkeys::KeyPair, subject: &nkeys::KeyPair, nats: &str) -> String {
     let claims = format!(
         "{{\"jti\":\"test\",\"iat\":1700000000,\"iss\":{:?},\"name\":\"test\",\"sub\":{:?},\"nats\":{nats}}}",

@@ -1,4 +1,4 @@
-//! A bridge as a service: signals, states, a service manager, secrets, and errors that name the setting.
+//! Tests a bridge as a service: signals, states, a service manager, secrets, and errors that name the setting.
 
 mod support;
 
@@ -268,7 +268,7 @@ fn sighup_connects_again_with_a_changed_secret() {
     hangup();
     machine.await_log("reloaded");
     assert_eq!(connections(), 1, "nothing has changed");
-    // A file with an error changes nothing.
+    // An invalid secrets file leaves the bridge unchanged.
     std::fs::write(&secret, "no seed").unwrap();
     hangup();
     machine.await_log("the old configuration stays");
@@ -360,7 +360,7 @@ fn the_exit_code_tells_the_service_manager_whether_another_start_can_help() {
     assert!(text.contains("bridge.toml") && code == Some(2), "{text}");
     let (text, code) = output(machine.command().args(["--config", "/nonexistent"]));
     assert!(text.contains("/nonexistent") && code == Some(2), "{text}");
-    // Another program may write the secret later.
+    // The bridge must wait, because another program may write the secret later.
     machine.declare_server("token_file = \"/nonexistent\"", EXPORT);
     let (text, code) = run();
     assert!(text.contains("`token_file`") && code == Some(1), "{text}");

@@ -1,4 +1,4 @@
-//! Bridges that end in order, and bridges that are stopped for a while: where their messages are then.
+//! Tests bridges that end in order, and bridges that are stopped for a while: where their messages are afterwards.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn an_orderly_end_of_an_import_gives_its_messages_to_other_machines_at_once() {
     let server = Server::start(&program, "");
     let (mut one, mut other) = (Machine::new(), Machine::new());
     let queues = [one.queue("/in", 3, 16), other.queue("/in", 500, 16)];
-    // The server delivers nothing again by itself in the time of this test.
+    // With an `ack_wait` of 10 minutes, the server redelivers nothing by itself during this test.
     let import = IMPORT.replace("\"1s\"", "\"10m\"\nconsumer = \"shared\"");
     for machine in [&mut one, &mut other] {
         machine.declare(&server.url(), &import);
@@ -48,7 +48,7 @@ fn an_orderly_end_of_an_import_gives_its_messages_to_other_machines_at_once() {
             stream.consumer_info("shared").await.unwrap()
         })
     };
-    // Three are placed, and the bridge has pulled all others.
+    // The queue has three messages, and the bridge has pulled all others.
     wait_for(
         "pull",
         || unacknowledged().num_ack_pending == 197 && queues[0].attributes().messages == 3,
@@ -81,7 +81,7 @@ fn an_import_that_ends_places_what_has_room() {
     machine.declare(&server.url(), &IMPORT.replace("\"1s\"", "\"10m\""));
     machine.start();
     machine.await_log("running");
-    // The messages arrive while the bridge is stopped, with the signal to end behind them.
+    // The messages arrive while the bridge is stopped. The signal to end comes after the messages.
     let bridge = machine.bridge.as_mut().unwrap();
     bridge.signal(libc::SIGSTOP);
     publish(&server, 0..200);
@@ -90,7 +90,7 @@ fn an_import_that_ends_places_what_has_room() {
     assert_eq!(bridge.wait().code(), Some(0));
     let mut seen = Vec::new();
     take(&into, &mut seen);
-    // The stream has the rest: the request may have ended while the bridge was stopped.
+    // The stream has the rest of the messages: the bridge's request may have ended while the bridge was stopped.
     machine.start();
     wait_for(
         "messages",
@@ -111,7 +111,7 @@ fn bridges_that_are_stopped_for_longer_than_ack_wait_lose_nothing() {
     let out = here.queue("/out", 1000, 16);
     let queues = [&one, &other].map(|machine| machine.queue("/in", 2000, 16));
     here.declare(&server.url(), EXPORT);
-    // Short windows: each machine has a part of the messages at any time.
+    // With short windows, each machine has some of the messages at any time.
     let import = IMPORT.replace("\"1s\"", "\"1s\"\nwindow = 16\nconsumer = \"shared\"");
     for machine in [&mut one, &mut other] {
         machine.declare(&server.url(), &import);
@@ -128,7 +128,7 @@ fn bridges_that_are_stopped_for_longer_than_ack_wait_lose_nothing() {
         }
     };
     send(200);
-    // The timeout of a publish is 2 s, `ack_wait` 1 s.
+    // The pauses exceed `ack_wait`, 1 s, and for the export the timeout of a publish, 2 s.
     for (machine, time) in [(&one, 1500), (&here, 2500), (&other, 1500)] {
         let bridge = machine.bridge.as_ref().unwrap();
         bridge.signal(libc::SIGSTOP);
@@ -150,11 +150,11 @@ fn bridges_that_are_stopped_for_longer_than_ack_wait_lose_nothing() {
         },
         || format!("{}\n{}\n{}", here.logged(), one.logged(), other.logged()),
     );
-    // Redeliveries come after `ack_wait`.
+    // The pause is longer than `ack_wait`, after which redeliveries come.
     std::thread::sleep(Duration::from_millis(2500));
     for (queue, seen) in queues.iter().zip(&mut seen) {
         take(queue, seen);
-        // A machine gets a message of another one again, and never its own.
+        // A machine may get a message that another machine has got, but never its own message a second time.
         let mut counts = BTreeMap::new();
         for n in seen.iter() {
             *counts.entry(*n).or_insert(0) += 1;

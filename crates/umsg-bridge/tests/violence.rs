@@ -1,4 +1,4 @@
-//! Everything dies at random while messages flow: bridges, server, producers, consumers. `UMSG_BRIDGE_SECONDS` sets the time.
+//! Kills bridges, server, producers and consumers at random while messages flow. `UMSG_BRIDGE_SECONDS` sets the time.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::*;
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue, ReceiveError};
 
-/// The names of this program's parts: a producer sends until it is killed, and prints what it has sent.
+/// The environment variable that starts this program as a producer, which sends until it is killed, and prints the number of each sent message.
 const PRODUCER: &str = "UMSG_BRIDGE_TEST_PRODUCER";
 
 fn open(namespace: &Namespace, name: &str) -> Queue {
@@ -23,7 +23,7 @@ fn open(namespace: &Namespace, name: &str) -> Queue {
         .unwrap()
 }
 
-/// Numbers of a rising generator (xorshift): the same deaths for the same seed.
+/// A random number generator (xorshift): the same seed gives the same deaths.
 struct Dice(u64);
 
 impl Dice {
@@ -45,7 +45,7 @@ fn producer() {
     for n in 0_u64.. {
         let message = [number.to_le_bytes(), n.to_le_bytes()].concat();
         queue.send(&message, (n % 3) as u32).unwrap();
-        // The line is written after the send has returned: each line is a promise.
+        // The line is written after the send has returned, so each printed message must arrive.
         println!("sent {number} {n}");
         std::thread::sleep(Duration::from_micros(300));
     }
@@ -66,7 +66,7 @@ impl Producer {
             .env(PRODUCER, number.to_string());
         let mut process = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
         let stdout = BufReader::new(process.0.stdout.take().unwrap());
-        // The thread ends with the pipe, which ends with the process.
+        // The thread ends when the process closes the pipe at its end.
         let lines = std::thread::spawn(move || {
             let numbers = stdout.lines().map_while(Result::ok).filter_map(|line| {
                 let mut words = line.split("sent ").nth(1)?.split(' ');
@@ -90,7 +90,7 @@ fn nothing_is_lost_or_repeated_while_everything_dies() {
 
 #[test]
 fn nothing_is_lost_or_repeated_in_a_full_work_queue_while_everything_dies() {
-    // A killed server forgets the ids of the messages that the import has acknowledged.
+    // A killed server forgets the ids of the messages that the import has acknowledged, so the stream must be a full work queue.
     let limited = |text: &str| {
         let limits = "storage = \"file\", retention = \"work-queue\", max_messages = 100";
         text.replace("storage = \"file\"", limits)
@@ -120,7 +120,7 @@ fn violence(export: &str, import: &str) {
     let mut number = 2;
     let mut counts: HashMap<(u64, u64), u32> = HashMap::new();
     let mut deaths = [0; 5];
-    // Returns how many messages were in the queue.
+    // Receives all messages of the queue, and returns their number.
     let receive = |counts: &mut HashMap<(u64, u64), u32>| {
         let mut received = 0;
         loop {
@@ -139,7 +139,7 @@ fn violence(export: &str, import: &str) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(seconds) {
         let until = Instant::now() + Duration::from_millis(100 + dice.roll(500));
-        // The receiver pauses at times, so that the queue is full.
+        // The receiver sometimes pauses, so that the queue becomes full.
         let pauses = dice.roll(4) == 0;
         while Instant::now() < until {
             if !pauses {
@@ -166,7 +166,7 @@ fn violence(export: &str, import: &str) {
                 number += 1;
             }
             _ => {
-                // As a cut network: no byte passes for a while.
+                // A stopped server acts like a cut network: no byte passes for a while.
                 server.stop(true);
                 std::thread::sleep(Duration::from_millis(dice.roll(700)));
                 server.stop(false);
@@ -182,7 +182,7 @@ fn violence(export: &str, import: &str) {
             .filter(|one| !counts.contains_key(one))
             .count()
     };
-    // The stream may hold many messages by now: they arrive in time as long as they go on arriving.
+    // The stream may contain many messages. The test waits as long as messages continue to arrive.
     let mut arrived = Instant::now();
     loop {
         if receive(&mut counts) > 0 {
@@ -202,7 +202,7 @@ fn violence(export: &str, import: &str) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Redeliveries come after `ack_wait`, 1 s.
+    // The pause is longer than `ack_wait`, 1 s, after which redeliveries come.
     let until = Instant::now() + Duration::from_millis(2500);
     while Instant::now() < until {
         receive(&mut counts);

@@ -1,7 +1,7 @@
-//! Named places at which a test kills a program. A release build does not contain them.
+//! Named places at which a test kills a program. A release build does not contain these places.
 
-/// Declares the crash points of a program, each with the fate of the message if the program dies there. `in VARIABLE` names the variable that arms a
-/// point: `NAME` or `NAME:3`, for the third pass.
+/// Declares the crash points of a program. The comment of each point tells what happens to the message if the program dies there. `in VARIABLE` names
+/// the variable that arms a point: `NAME`, or `NAME:3` for the third pass.
 #[macro_export]
 macro_rules! points {
     (in $variable:literal; $($(#[doc = $what:literal])+ $name:ident;)+) => {
@@ -12,7 +12,7 @@ macro_rules! points {
             $($(#[doc = $what])+ $name,)+
         }
 
-        /// Every point: its name, and the fate of the message.
+        /// Every point: its name, and what happens to the message after a death at this point.
         pub const POINTS: &[(Point, &str, &str)] = &[
             $((Point::$name, stringify!($name), concat!($($what),+)),)+
         ];
@@ -56,7 +56,7 @@ mod armed {
     pub fn reached(variable: &str, point: impl Fn() -> &'static str) {
         let armed = ARMED.get_or_init(|| arm(variable));
         let is_meant = armed.as_deref().is_some_and(|armed| armed == point());
-        // Relaxed: the process dies, or goes on as before.
+        // Relaxed: the counter publishes no other data.
         if is_meant && LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
             assert!(
                 std::env::var_os(PANICS).is_none(),

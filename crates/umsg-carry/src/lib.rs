@@ -6,7 +6,7 @@
 //! | reports to a service manager | [`service`] |
 //! | named places at which a test kills the process | [`crash`] |
 //!
-//! An internal crate without promises.
+//! An internal crate: its API may change at any time.
 #![deny(unsafe_code)]
 
 pub mod crash;

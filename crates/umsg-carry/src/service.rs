@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Sends a state such as `READY=1`. Does nothing without a service manager.
 ///
 /// # Errors
-/// Those of the socket.
+/// The errors of the socket.
 pub fn tell(state: &str) -> io::Result<()> {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return Ok(());
@@ -24,7 +24,7 @@ pub fn tell(state: &str) -> io::Result<()> {
 /// Reports that the program reads its configuration again, with the time that the protocol requires.
 ///
 /// # Errors
-/// Those of the socket.
+/// The errors of the socket.
 pub fn tell_reloading() -> io::Result<()> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let microseconds = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;

@@ -1,4 +1,4 @@
-//! limits and setup.
+//! Tests `umsg limits` and `umsg setup`.
 
 mod support;
 

@@ -1,9 +1,9 @@
 //! Tests the powers of another user over a namespace: a table of subjects, objects and operations.
 //!
-//! The objects are found by a walk through a namespace in use, and the names that do not exist yet by watching the victims create files. Each
-//! operation must be refused unless the modes grant it, and must leave the victims unharmed: two processes of another user and two of root go on
-//! with everything that they do (send, receive, wait, poll, notify, create, open, remove, list, diagnose), each step within a bound. They do not
-//! use the one queue to which the modes grant the adversary some access, or the one name that the adversary was the first to use.
+//! A walk through a namespace in use finds the objects. The test also watches which files the victims create, to find names that do not exist yet.
+//! Each operation must be refused unless the modes grant it, and must leave the victims unharmed: two processes of another user and two of root
+//! continue all their operations (send, receive, wait, poll, notify, create, open, remove, list, diagnose), each step within a bound. They skip the
+//! one queue to which the modes grant the adversary some access, and the one name that the adversary used first.
 
 #[path = "adversary/actor.rs"]
 mod actor;
@@ -70,7 +70,8 @@ impl Failures {
     }
 }
 
-/// Starts a process of a user that tries operations on paths, each when its number is ordered, and keeps all descriptors of them as long as it lives.
+/// Starts a process of a user that tries operations on paths. An order is the index of an operation. The process keeps all resulting descriptors open
+/// as long as it lives.
 fn adversary(user: User, acts: Vec<(Act, PathBuf)>, own: &Path) -> Result<Actor, String> {
     let own = own.to_owned();
     let adversary = Actor::start(user, user.name, move || {
@@ -107,7 +108,7 @@ fn grants_what_was_asked_for(stage: &Stage, entry: &Entry) -> Result<(), String>
     let (_, _, most) = KINDS.iter().find(|row| row.0 == kind).unwrap();
     let place = stage.place_of(entry, kind);
     let asked = stage.kept().find(|object| object.place == place);
-    // A process needs both rights to use a queue: the library tells senders from receivers.
+    // A queue that grants one right grants both: every user of a queue needs both rights, and the library tells senders from receivers.
     let most = match asked.map(|object| object.mode) {
         Some(mode) if matches!(kind, Kind::Queue | Kind::Ring | Kind::Socket) => {
             let class = |bits: u32| {
@@ -128,8 +129,8 @@ fn grants_what_was_asked_for(stage: &Stage, entry: &Entry) -> Result<(), String>
     }
 }
 
-/// Lets a user try operations on an entry, all in one process. If an operation succeeded, lets the victims continue meanwhile. Returns
-/// whether an operation succeeded.
+/// Lets a process of a user try several operations on an entry. If an operation succeeded, lets the victims perform a round. Returns whether an
+/// operation succeeded.
 fn cell(
     stage: &mut Stage,
     command: &Path,
@@ -155,7 +156,7 @@ fn cell(
         }
     }
     if harmful {
-        // The adversary may do anything to that queue.
+        // The modes permit the adversary all changes of this queue, so the victims skip the queue.
         let skipped = stage.place_of(entry, kind(entry)?);
         let without = Without {
             skipped: &skipped,
@@ -166,12 +167,12 @@ fn cell(
     Ok(harmful)
 }
 
-/// Describes the failure of a round.
+/// Describes the failure of a round of the victims.
 fn unharmed(error: String) -> String {
     format!("expected that the victims go on, got {error}")
 }
 
-/// All cells of the table. Some operations are tried together; if they do harm, they are tried one by one, to name the harmful one.
+/// All cells of the table. Some operations are tried together. If these do harm, each one is tried alone, to find the harmful one.
 struct Table<'a> {
     command: &'a Path,
     stage: Stage,
@@ -258,7 +259,7 @@ fn what_a_stranger_puts_at_a_free_name_harms_no_other_user() {
     failures.expect_none();
 }
 
-/// Puts an entry under a name that the victims are about to use, and lets the victims use it.
+/// Puts an entry under a name that the victims will use next, and lets the victims use the name.
 fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), String> {
     let newcomers = stage.newcomers();
     let (_adversary, planted) = put_all(stage, name, &newcomers.pids(), act)?;
@@ -277,7 +278,7 @@ fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), 
     done.map_err(unharmed)
 }
 
-/// Lets the stranger create an entry at each path of a name. Returns the stranger, and the paths at which it succeeded.
+/// Lets the stranger create an entry at each path of a name. Returns the stranger's process, and the paths at which the creation succeeded.
 fn put_all(
     stage: &Stage,
     name: &str,

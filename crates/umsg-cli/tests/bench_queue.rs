@@ -1,4 +1,4 @@
-//! `umsg bench-queue`: a load of a given rate, and what it measures.
+//! Tests `umsg bench-queue`: the rate of its load, and its measurements.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use support::patients::Killed;
 use support::{Site, start};
 
-/// No queue is in the namespace.
+/// Returns whether the namespace has no queue.
 #[track_caller]
 fn is_empty(site: &Site) -> bool {
     site.umsg(&["ls", "--quiet"]).text().is_empty()

@@ -58,9 +58,9 @@ fn metrics_show_the_states_of_bridges() {
     let state = |name: &str, updated| state_in(&directory, name, updated);
     state("dead", now - 60_000);
     state("live", now);
-    // The directory bears the name of another user than its owner's.
+    // The directory's name has another user id than the directory's owner.
     state_in(&planted, "planted", now);
-    // Files that another user plants stop no scrape.
+    // Files that another user plants do not stop the scrape.
     umsg_testkit::run::succeed(
         std::process::Command::new("mkfifo").arg(directory.join("fifo.state.json")),
     );

@@ -1,5 +1,5 @@
-//! umsg in containers: one alone; several that share a namespace, with different users and PID namespaces; the files of
-//! `examples/containers`. The test makes the containers itself, so it needs no engine: see [`engine`].
+//! Tests umsg in containers: in a single one; in several with a shared namespace, with different users and PID namespaces; and with the files of
+//! `examples/containers`. The test makes the containers itself, so it needs no container engine: see [`engine`].
 #![allow(
     dead_code,
     reason = "the lists and filters are those of the library's tests, of which these use some"
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 
 const ANN: u32 = 1001;
 const BERT: u32 = 1002;
-/// The place of the volume in the containers, as in the files.
+/// The path of the volume in the containers, as in the files of `examples/containers`.
 const RUN: &str = "/run/umsg";
 
 /// Returns a directory in memory that containers share, with the mode that Kubernetes gives to a volume.
@@ -41,7 +41,7 @@ fn volume() -> TempDir {
     directory
 }
 
-/// A shared namespace, which the root of a container without capabilities has set up.
+/// Returns a shared namespace, set up by root in a container without capabilities.
 fn shared(image: &Image) -> TempDir {
     let volume = volume();
     let setup = Container::new(0, &["umsg", "setup", "--dir", RUN]);
@@ -54,7 +54,7 @@ fn image() -> Image {
     let mut image = Image::new();
     for (instruction, rest) in files::dockerfile() {
         match (instruction.as_str(), rest.as_str()) {
-            // `Image` has the files in this place. The drop-in needs no cache of the loader: `umsg run` names its path.
+            // `Image` already has the files at this place. The drop-in needs no loader cache, because `umsg run` names the drop-in's path.
             ("FROM", "debian:bookworm-slim") | ("COPY", ". /usr/local/") | ("RUN", "ldconfig") => {}
             ("ENV", rest) => {
                 let (name, value) = rest.split_once('=').unwrap();
@@ -73,7 +73,7 @@ fn command(user: u32, volume: &Path, command: &str) -> Container {
     Container::new(user, &["sh", "-c", command]).volume(volume, RUN)
 }
 
-/// Repeats a command in containers of its own until it succeeds.
+/// Repeats a command, each time in a new container, until it succeeds.
 fn wait_for(container: &Container, image: &Image) {
     let end = Instant::now() + PATIENCE;
     while !container.run(image).status.success() {
@@ -219,7 +219,7 @@ fn a_volume_that_every_user_may_change_is_refused_until_it_is_set_up() {
     create.start(&image).succeed();
 }
 
-/// Adds a program in C that knows only the calls of Linux.
+/// Adds a C program that uses queues only by Linux's own calls, and does not know umsg.
 fn add_client(image: &Image) {
     let workshop = Workshop::new();
     let program = workshop.compile("client", include_str!("containers/client.c"), &["-lrt"]);
@@ -279,7 +279,7 @@ fn a_killed_container_returns_its_messages_and_blocks_no_other() {
         .succeed();
     let holder = bert("exec umsg recv /jobs --exec sleep 100").start(&image);
     wait_for(&ann("umsg stat /jobs | grep -q ' 1 leased'"), &image);
-    // The holder is not mistaken for the process that has the same id in this container.
+    // `umsg who` must not take the holder for the process of this container that has the same process id.
     let who = ann("umsg who /jobs").start(&image).succeed();
     let line = who.lines().nth(1).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -307,7 +307,7 @@ fn a_killed_container_returns_its_messages_and_blocks_no_other() {
         .start(&image)
         .succeed();
     assert!(doctor.contains(r#""elsewhere":true"#), "{doctor}");
-    // While the holder lives, its message is not delivered again.
+    // The message is not redelivered while its holder lives.
     let other = ann("umsg recv /jobs --timeout 0.3").run(&image);
     assert_eq!(other.status.code(), Some(3));
     holder.kill();
@@ -373,7 +373,7 @@ fn rootless_containers_of_one_user_share_a_directory_of_that_user() {
     holder.kill();
     let received = rootless("umsg recv /jobs --timeout 60").start(&image);
     assert_eq!(received.succeed(), "first\n");
-    // The user himself, outside of the user namespaces, shares the queues, too.
+    // The user outside of the user namespaces shares the queues, too.
     command(ANN, volume.path(), "umsg send /jobs second")
         .start(&image)
         .succeed();

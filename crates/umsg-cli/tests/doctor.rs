@@ -1,4 +1,4 @@
-//! umsg doctor: the problems of a queue.
+//! Tests `umsg doctor`: the problems of a queue.
 
 #[path = "../../umsg/tests/support/seccomp.rs"]
 #[allow(dead_code, reason = "the filters are those of the library's tests")]
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use support::patients::{Killed, stopped};
 use support::{Outcome, Site, finish, start};
 
-/// The offsets of the locks of a POSIX queue, and of the lock of a System V queue: docs/format.md.
+/// The offsets of the two locks of a POSIX queue, and of the lock of a System V queue. Source: docs/format.md.
 const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;
@@ -45,7 +45,7 @@ fn a_healthy_queue_is_said_to_be_so() {
     );
 }
 
-/// The operations of futex(2) with priority inheritance: linux/futex.h.
+/// The operations of futex(2) with priority inheritance. Source: linux/futex.h.
 const LOCK_PI2: u32 = 13;
 const UNLOCK_PI: u32 = 7;
 
@@ -209,7 +209,7 @@ fn a_call_that_finds_neither_room_nor_messages_reports_the_stopped_owner() {
         site.umsg(&["recv", "/q", "--timeout", "50ms"]).text(),
         "here\n"
     );
-    // A receiver does not need the senders' lock, so the stopped owner is not named as the cause.
+    // A receiver does not need the senders' lock, so the error does not name the stopped lock owner.
     let none = site.umsg(&["recv", "/q", "--timeout", "50ms"]);
     none.fails(3, &["timed out waiting for a message"]);
     site.scribble("mq/q", SENDER_LOCK, &[0; 4]);
@@ -303,7 +303,7 @@ fn damage_is_reported_with_its_place() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     site.umsg(&["create", "key:7"]).text();
-    // Cursors: messages ever sent, and number of the last message.
+    // The offsets of two cursors: the number of messages ever sent, and the number of the last message.
     for (name, file, offset) in [("/q", "mq/q", 536), ("key:7", "msg/0", 256 + 16)] {
         site.scribble(file, offset, &[0xff; 6]);
         let (code, queue) = report(&site, &[name]);
@@ -368,7 +368,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
     }
     for (name, file) in [("/q", "mq/q"), ("key:7", "msg/0")] {
         let len = site.path().join(file).metadata().unwrap().len();
-        // Behind all bytes that were used.
+        // The cut removes only bytes that were never used.
         cut(&site, file, len - 1);
         for command in ["send", "recv", "peek", "stat"] {
             let says = ["is corrupted", "`umsg doctor --repair`", "`umsg rm`"];
@@ -396,7 +396,7 @@ fn damage_of_one_kind_is_reported_once_with_a_count() {
     for message in ["one", "two"] {
         site.umsg(&["send", "/q", message]).text();
     }
-    // Between the header and the ring.
+    // The file ends between the header and the ring.
     cut(&site, "mq/q", 5000);
     let shown = site.umsg(&["doctor", "/q"]);
     assert_eq!((shown.code, shown.errors.as_str()), (Some(5), ""));
@@ -453,14 +453,14 @@ fn what_can_not_be_looked_at_is_an_error() {
     ] {
         let outcome = site.umsg(&["doctor", name]);
         outcome.fails(1, &[says]);
-        // The reason is on standard error alone.
+        // Only standard error has the reason.
         assert!(outcome.output.is_empty(), "{outcome:?}");
     }
     std::fs::write(site.path().join("mq/letter"), "Dear Sir").unwrap();
     let outcome = site.umsg(&["doctor", "--all"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
-    // Corruption determines the exit code, before a queue that can't be inspected.
+    // The exit code reports the corruption, although another queue can't be inspected.
     site.scribble("mq/q", 536, &[0xff; 4]);
     let outcome = site.umsg(&["doctor", "--all"]);
     outcome.fails(5, &["/letter: "]);

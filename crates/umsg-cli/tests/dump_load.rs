@@ -1,4 +1,4 @@
-//! dump and load.
+//! Tests `umsg dump` and `umsg load`.
 
 mod support;
 
@@ -63,7 +63,7 @@ impl Place {
         let count = ["peek", name, "--count", "100000", "--json"];
         let mut messages = self.site.umsg(&count).json_lines();
         for message in &mut messages {
-            // Each queue numbers its messages.
+            // The queue's name and the message numbers differ, because each queue numbers its own messages.
             for own in ["queue", "id"] {
                 message.as_object_mut().unwrap().remove(own);
             }
@@ -191,7 +191,7 @@ fn a_queue_that_exists_is_only_added_to_when_asked() {
 fn a_file_with_any_byte_altered_or_missing_makes_no_queue() {
     let place = Place::with_queue();
     let bytes = place.dump();
-    // The library's tests do this with every byte; this test takes some, through the command.
+    // The library's tests damage every byte; this test damages some bytes, through the command.
     for at in (0..bytes.len()).step_by(13) {
         let mut altered = bytes.clone();
         altered[at] ^= 0x10;
@@ -360,7 +360,7 @@ fn a_system_v_queue_comes_back_with_types_mode_and_size() {
     );
     let expected = typed(&place.site, "0x51");
     assert_eq!(expected[1], (json!(i64::MAX), json!("b\n")));
-    // The key is taken.
+    // The key already has a queue.
     place
         .site
         .umsg(&["load", file.to_str().unwrap()])
@@ -423,7 +423,7 @@ fn a_system_v_queue_comes_back_with_its_policies_and_closed() {
     assert_eq!(copy["send_closed"], true);
     site.umsg(&["send", "key:0x56", "more"])
         .fails(1, &["closed"]);
-    // A queue that exists stays open.
+    // A load into an existing queue leaves the queue open for sending.
     site.umsg(&["create", "key:0x57"]).text();
     site.umsg(&["load", file, "key:0x57", "--into-existing"])
         .text();

@@ -1,6 +1,6 @@
-//! umsg gc: queues and files that no process needs any more.
+//! Tests `umsg gc`: queues and files that no process needs any more.
 //!
-//! The tests take turns: their own process has queues open, and so has each child that another test forks, until it executes the
+//! The tests run one at a time: the process of the tests has queues open, and each child that another test forks inherits them until it executes the
 //! command.
 
 mod support;
@@ -14,13 +14,13 @@ use support::Site;
 use umsg::Namespace;
 use umsg::posix::OpenOptions;
 
-/// Returns the turn of one test.
+/// Waits until no other test runs, and locks the turn.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the names and fates in a report.
+/// Returns the names of the queues in a report, each with its fate.
 fn fates(report: &Value) -> Vec<(&str, &str)> {
     let rows = report["queues"].as_array().unwrap().iter();
     rows.map(|row| (row["name"].as_str().unwrap(), row["fate"].as_str().unwrap()))
@@ -73,11 +73,11 @@ fn all_conditions_have_to_hold() {
         let all = [&["gc", "--json"], arguments].concat();
         site.umsg(&all).json()
     };
-    // The commands that made them have ended.
+    // The creators of the queues, which were commands, have ended.
     let dead = report(&["--dead-creator"]);
     assert_eq!(dead["queues"].as_array().unwrap().len(), 3);
     assert_eq!(dead["queues"][0]["creator_alive"], Value::Bool(false));
-    // Where a queue was created in another PID namespace, its creator's number means nothing: docs/format.md, `home`.
+    // If the queue was created in another PID namespace, the process id of its creator is ignored. Source: docs/format.md, `home`.
     let file = std::fs::File::options()
         .read(true)
         .write(true)
@@ -128,12 +128,12 @@ fn what_a_process_has_open_is_kept_unless_that_is_said() {
     queue.send(b"still mine", 0).unwrap();
 }
 
-/// Returns the directory that a killed process left while it made a queue.
+/// Returns the directory of a queue whose creator was killed before the queue was complete.
 fn half_made(site: &Site) -> std::path::PathBuf {
     use std::os::unix::fs::MetadataExt;
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    // For a long time, no process gets its number.
+    // No new process gets this process id for a long time.
     let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let name = format!(".tmp-{namespace}-{}-1-0", child.id());
     let path = site.path().join(name);
@@ -159,7 +159,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
     let bell = site.path().join("bell/0000000000000001-00000000000000ff");
     let mode = rustix::fs::Mode::RWXU;
     rustix::fs::mkfifoat(place, &bell, mode).unwrap();
-    // A queue whose user was killed.
+    // This queue's only user was killed.
     let killed = site.path().join("mq/killed");
     std::fs::create_dir(&killed).unwrap();
     std::fs::copy(site.path().join("mq/mine/queue"), killed.join("queue")).unwrap();
@@ -193,7 +193,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
         site.umsg(&["ls", "-q"]).text(),
         "/made\n/mine\n/stays\n/waits\n"
     );
-    // The users of a queue are known, and it can be removed by name.
+    // `umsg gc` sees which queues are in use. A queue in use can still be removed by name.
     let report = site.umsg(&["gc", "/m*", "--remove", "--json"]).json();
     assert_eq!(fates(&report), [("/made", "removed"), ("/mine", "kept")]);
     site.umsg(&["rm", "/mine"]).text();

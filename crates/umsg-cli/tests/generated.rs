@@ -1,4 +1,4 @@
-//! Tests the texts that the definition generates: help, manual pages, completions.
+//! Tests the texts that are generated from the definition of the command line: help, manual pages, completions.
 
 mod support;
 

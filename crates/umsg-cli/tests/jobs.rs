@@ -1,4 +1,4 @@
-//! recv --exec: commands that work on messages, and their ends.
+//! Tests `umsg recv --exec`: commands that process messages, and how the commands end.
 
 mod support;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use support::{Outcome, Site, end, start};
 use umsg_testkit::signals::heeding_interrupts;
 
-/// A queue with these messages, and a directory for the traces of commands.
+/// A namespace whose queue `/jobs` has the given messages, and a trace file for the commands.
 struct Shop(Site);
 
 impl Shop {
@@ -30,7 +30,7 @@ impl Shop {
         shop
     }
 
-    /// The file lies next to the namespace's directory: in it, the file would make the directory one with foreign files.
+    /// The file lies next to the namespace's directory, because that directory must have no foreign files.
     fn trace(&self) -> PathBuf {
         self.0.path().with_extension("trace")
     }
@@ -41,7 +41,7 @@ impl Shop {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Runs `recv` with the options, and a script of the shell as the command. `$T` is the trace.
+    /// Returns `umsg recv` with the options, and a shell script as its command. `$T` is the trace.
     fn command(&self, options: &[&str], script: &str, arguments: &[&str]) -> Command {
         let all = [
             &["recv", "/jobs"],
@@ -129,7 +129,7 @@ fn a_command_gets_the_type_of_a_system_v_message() {
     let outcome = site.umsg(&["recv", "0x77", "--type", "9", "--exec", "sh", "-c", script]);
     ended(&outcome, 0, "umsg: key:0x77: 1 acknowledged");
     assert_eq!(outcome.output, b"key:0x77 9\nx");
-    // A failed command returns it.
+    // A failed command returns the message to the queue.
     site.umsg(&["send", "key:0x77", "y"]).text();
     ended(
         &site.umsg(&["recv", "0x77", "--exec", "false"]),
@@ -485,7 +485,7 @@ fn many_workers_do_each_message_once() {
     };
     let mut workers = [worker(), worker(), worker()];
     shop.wait_for_lines(40);
-    // After SIGKILL, the worker's messages are delivered again.
+    // After the worker is killed by SIGKILL, its messages are redelivered.
     workers[0].kill().unwrap();
     workers[0].wait().unwrap();
     for worker in workers.into_iter().skip(1) {
@@ -518,7 +518,7 @@ fn the_end_of_the_stream_ends_workers_that_follow() {
         outcome.errors.contains("the end of the stream"),
         "{outcome:?}"
     );
-    // A worker that is already waiting learns of the close, too.
+    // A worker that already waits is also told about the close.
     let shop = Shop::new(&[]);
     let worker = shop.start(&["--follow"], "cat");
     shop.0.wait_for("/jobs", "blocked_receivers", 1);

@@ -1,4 +1,4 @@
-//! send, recv and peek.
+//! Tests `umsg send`, `umsg recv` and `umsg peek`.
 
 mod support;
 
@@ -221,7 +221,7 @@ fn peek_long_shows_the_events_of_each_message() {
             .text()
             .contains("umsg peek --long /q")
     );
-    // An existing queue without the option differs.
+    // The command fails, because the existing queue was created without the option.
     site.umsg(&["create", "/dead", "--trace-messages"])
         .fails(1, &["no --trace-messages"]);
     site.umsg(&["create", "key:1", "--trace-messages"])
@@ -252,7 +252,7 @@ fn peek_long_shows_the_events_of_each_message() {
         assert!(line.contains(&format!("process {pid}")), "{line}");
     }
     assert!(lines[3].contains("delivery 1: leased by "), "{lines:?}");
-    // A queue without the option shows the send.
+    // Without the option, the queue still shows the send of each message.
     site.umsg(&["create", "/plain"]).text();
     site.umsg(&["send", "/plain", "job"]).text();
     let plain = site.umsg(&["peek", "/plain", "--long"]);
@@ -418,7 +418,7 @@ fn a_negative_number_may_be_a_message_but_no_option_and_the_error_says_so() {
         assert_eq!(outcome.code, Some(2), "{outcome:?}");
         assert!(outcome.errors.contains(hint), "{outcome:?}");
     }
-    // The longest possible time is no limit, and no crash.
+    // The maximum time-out acts as no limit, and the command does not crash.
     site.umsg(&["send", "/q", "x", "--timeout", "1e19"]).text();
     assert_eq!(
         site.umsg(&["recv", "/q", "--timeout", "1e19"]).text(),

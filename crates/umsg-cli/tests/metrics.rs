@@ -1,4 +1,4 @@
-//! `umsg metrics`: what it prints, writes and serves.
+//! Tests `umsg metrics`: what the command prints, writes and serves.
 
 #[path = "metrics/exporter.rs"]
 mod exporter;
@@ -17,12 +17,12 @@ use support::{NOBODY, Site, finish, give_to, set_mode, start};
 use umsg::Namespace;
 use umsg::ring::{self, Post};
 
-/// The offsets of the locks of a POSIX queue, and of the lock of a System V queue: docs/format.md.
+/// The offsets of the two locks of a POSIX queue, and of the lock of a System V queue. Source: docs/format.md.
 const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;
 
-/// Returns the values of a text by their names with labels.
+/// Returns the values of a metrics text, by name with labels.
 #[track_caller]
 fn values(text: &str) -> HashMap<&str, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -37,7 +37,7 @@ fn values(text: &str) -> HashMap<&str, f64> {
     values
 }
 
-/// Returns the value of a metric without further labels than those of a queue.
+/// Returns the value of a metric that has only the labels of a queue.
 #[track_caller]
 fn value(text: &str, metric: &str, kind: &str, queue: &str) -> f64 {
     let series = format!("{metric}{{kind=\"{kind}\",queue=\"{queue}\"}}");
@@ -56,7 +56,7 @@ fn now() -> f64 {
     since.unwrap().as_secs_f64()
 }
 
-/// Returns a namespace with a queue of each kind. The ring is this process's.
+/// Returns a namespace with a queue of each kind. This process owns the ring.
 fn with_all_kinds() -> (Site, ring::Ring) {
     let site = Site::new();
     let create = |more: &[&str]| site.umsg(&[&["create"], more].concat()).text().len();
@@ -134,7 +134,7 @@ fn queues_and_rings_show_their_contents_and_what_passed_through_them() {
         let found = format!("umsg_queues{{kind=\"{kind}\"}}");
         assert_eq!(values(text)[found.as_str()], 1.0);
     }
-    // Counters are in the queues: another process goes on with them.
+    // The counters are in the queues, so another process continues them.
     site.umsg(&["send", "/orders", "more"]).text();
     let later = site.umsg(&["metrics"]);
     let sent = value(
@@ -211,7 +211,7 @@ fn a_scrape_takes_no_lock_and_changes_no_byte_of_a_queue() {
     own(&owners[0], "mq/q", SENDER_LOCK);
     own(&owners[0], "mq/q", RECEIVER_LOCK);
     own(&owners[1], "msg/0", QUEUE_LOCK);
-    // A command that needs a lock waits for it in vain.
+    // The command waits in vain for the lock.
     site.umsg(&["peek", "/q"]).fails(1, &["is stopped"]);
     site.umsg(&["stat", "key:7"]).fails(1, &["is stopped"]);
     let pages = || ["mq/q", "msg/0"].map(|file| site.pages(file));
@@ -273,7 +273,7 @@ fn a_server_notices_new_removed_replaced_and_corrupted_queues_and_opens_none_twi
     assert_eq!(value(&text, "umsg_queue_messages", "posix", "/orders"), 2.0);
     assert_eq!(exporter.mappings(&site), first, "a queue was mapped again");
 
-    // One queue is replaced, one is new, one is removed.
+    // The test replaces one queue, adds one, and removes one.
     site.umsg(&["rm", "/orders"]).text();
     site.umsg(&["create", "/orders"]).text();
     site.umsg(&["rm", "key:0x12"]).text();
@@ -294,7 +294,7 @@ fn a_server_notices_new_removed_replaced_and_corrupted_queues_and_opens_none_twi
     let mappings = exporter.mappings(&site);
     assert!(!mappings.contains("(deleted)"), "{mappings}");
 
-    // The file is truncated and overwritten while it is mapped.
+    // The test truncates and overwrites the file while the exporter maps it.
     let file = fs::File::options()
         .write(true)
         .open(site.path().join("mq/new"));
@@ -309,7 +309,7 @@ fn a_server_notices_new_removed_replaced_and_corrupted_queues_and_opens_none_twi
         0.0
     );
 
-    // The whole namespace is removed, and made again.
+    // The test removes the whole namespace, and makes it again.
     fs::remove_dir_all(site.path()).unwrap();
     let gone = exporter.get("GET", "/metrics", "");
     assert!(gone.starts_with("HTTP/1.1 503"), "{gone}");
@@ -342,7 +342,7 @@ fn a_server_answers_as_http_has_it() {
             "text/plain; version=0.0.4",
             "} 0\n",
         ),
-        // The length of the text is known, so no client needs chunks.
+        // The exporter knows the length of the text, so it sends no chunks, even if the client permits them.
         (
             "GET",
             "/metrics",
@@ -404,7 +404,7 @@ fn a_server_stays_while_processes_are_killed_and_queues_come_and_go() {
         let text = exporter.metrics();
         assert!(!text.contains(&name), "{text}");
     }
-    // Gives back the message that a killed receiver held: a scrape itself repairs nothing.
+    // `umsg stat` returns the message that a killed receiver held: a scrape repairs nothing.
     site.umsg(&["stat", "/q"]).text();
     let text = exporter.metrics();
     let of = |metric| value(&text, metric, "posix", "/q");
@@ -425,7 +425,7 @@ fn a_file_appears_whole_again_and_again() {
     let names = || fs::read_dir(home.path()).unwrap().count();
     assert_eq!(names(), 1, "no temporary file stays");
     let is_whole = |text: &str| {
-        // The text format of Prometheus has no end: the last line is that of the last metric.
+        // The Prometheus text format has no end mark, so the last line belongs to the last metric.
         let last = text.lines().last().unwrap_or_default();
         text.starts_with("# HELP umsg_info ") && last.starts_with("umsg_queue_repairs_total{")
     };

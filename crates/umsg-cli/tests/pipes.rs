@@ -1,4 +1,4 @@
-//! recv --follow into pipes, answers of --ack, and the forms of several messages in one stream.
+//! Tests `recv --follow` into pipes, the answers of `--ack`, and the formats of several messages in one stream.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn site_with(messages: &[&str]) -> Site {
 }
 
 fn line(child: &mut Child) -> String {
-    // One byte at a time, as `read` of a shell does: nothing is read ahead.
+    // The test reads one byte at a time, as `read` of a shell does, so it reads no later message.
     let output = child.stdout.as_mut().unwrap();
     let mut line = Vec::new();
     let mut byte = [0];
@@ -52,7 +52,7 @@ fn a_follower_does_not_run_ahead_of_its_reader() {
     assert_eq!(line(&mut follower), "a");
     site.wait_for("/q", "leased", 1);
     thread::sleep(Duration::from_millis(50));
-    // `b` is in the pipe, and still leased; `c` and `d` are in the queue.
+    // `b` is in the pipe, and is still leased; `c` and `d` are in the queue.
     let state = site.umsg(&["stat", "/q", "--json"]).json();
     assert_eq!(
         (&state["messages"], &state["leased"]),
@@ -132,7 +132,7 @@ fn an_answer_removes_or_returns_the_message() {
         answer(&mut worker, says);
     }
     assert_eq!(line(&mut worker), "c");
-    // No answer: the message returns.
+    // The worker ends without an answer, so the message returns to the queue.
     end(worker).fails(
         1,
         &[
@@ -269,7 +269,7 @@ fn json_that_recv_printed_is_sent_as_it_was() {
         }
     }
     assert_eq!(again.len(), 2);
-    // JSON that is written by hand.
+    // The input is JSON that was written by hand.
     site.umsg_with_input(
         &["send", "/q", "--from-json"],
         b"{\"data\":\"x\"}\n{\"data\":1}\n",

@@ -1,4 +1,4 @@
-//! Queues in other places: another namespace, the kernel, another user's directory.
+//! Tests queues in other places: another namespace, the kernel, another user's directory.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{NOBODY, Site, end, finish, give_to, set_mode, start};
 use umsg_testkit::artefacts::drop_in;
 use umsg_testkit::needs_root;
 
-/// A POSIX queue of the kernel, which is removed with the test. None where the kernel refuses it.
+/// A POSIX queue of the kernel, which is removed at the end of the test. None if the kernel refuses it.
 struct KernelQueue(CString);
 
 impl KernelQueue {
@@ -32,7 +32,7 @@ impl Drop for KernelQueue {
     }
 }
 
-/// Returns a directory that is a namespace already.
+/// Returns a directory that is already a namespace.
 fn used() -> Site {
     let site = Site::new();
     site.umsg(&["create", "/used"]).text();
@@ -269,7 +269,7 @@ fn root_changes_a_namespace_of_another_user_as_its_owner_only() {
     site.umsg(&["rm", "/theirs", "/new", "--as-owner"]).text();
     site.umsg(&["run", "--as-owner", "--", "true"])
         .fails(2, &["runuser"]);
-    // The option gives other users nothing.
+    // The option gives a user other than root no further rights.
     let roots = Site::new();
     set_mode(roots.path(), 0o755);
     roots.umsg(&["create", "/roots"]).text();
@@ -282,7 +282,7 @@ fn root_changes_a_namespace_of_another_user_as_its_owner_only() {
 #[test]
 fn the_identity_is_taken_before_the_directory_is_trusted() {
     needs_root!();
-    // The other user plants links to root's files in the places of a namespace.
+    // In a namespace of another user, symlinks to root's files replace the namespace's files.
     let site = of_nobody();
     let roots = Site::new();
     set_mode(roots.path(), 0o700);
@@ -332,7 +332,7 @@ fn who_shows_waits_holds_and_descriptors() {
     assert!(entry["waiting_seconds"].as_f64() > Some(0.0), "{entry}");
     site.umsg(&["send", "/q", "x"]).text();
     end(waiting).text();
-    // A lease, and a descriptor as programs under `umsg run` have it.
+    // The worker has a lease, and a descriptor of the queue as programs under `umsg run` have it.
     site.umsg(&["send", "/q", "y"]).text();
     let mut worker = Command::new("bash");
     let umsg = env!("CARGO_BIN_EXE_umsg");
@@ -372,7 +372,7 @@ fn a_wait_is_one_call_whose_whole_time_is_shown() {
     for (name, _, what) in calls {
         site.wait_for(name, &format!("blocked_{what}ers"), 1);
     }
-    // If the command waited in several calls of 1 s, 2 s and so on, the current call would be younger than this.
+    // If the command divided its wait into calls of 1 s, 2 s and so on, the current call would have waited less than 2.6 s.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(2_600) {
         thread::sleep(Duration::from_millis(50));

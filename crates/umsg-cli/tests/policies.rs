@@ -1,4 +1,4 @@
-//! Policies that `create` sets, for messages that a queue can't take, keep or deliver.
+//! Tests the policies that `create` sets for messages that a queue can't accept, keep or deliver.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn a_policy_is_shown_to_people_and_programs() {
     ];
     site.umsg(&create).text();
     let shown = site.umsg(&["stat", "/jobs", "--json"]).json();
-    // The first queue in the list is the dead-letter queue, which was created with the other queue.
+    // The list has the dead-letter queue first, which was created with the other queue.
     let listed = &site.umsg(&["ls", "--json"]).json()["queues"][1];
     for queue in [&shown, listed] {
         assert_eq!(queue["on_full"], "fail");
@@ -97,7 +97,7 @@ fn a_queue_that_goes_with_its_last_user_waits_for_the_first_and_says_so() {
     let other = site.umsg(&["create", "/stays", "--remove-on-last-close"]);
     other.fails(1, &["no --remove-on-last-close"]);
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/answers\n/stays\n");
-    // The command is the only user of the queue, and so also the last one.
+    // The command is the only user of the queue, so its end removes the queue.
     site.umsg(&["send", "/answers", "x"]).text();
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/stays\n");
 }
@@ -109,7 +109,7 @@ fn retry_delays_and_producers_are_shown_for_both_kinds_of_queues() {
         let options = ["--retry-delay", "500ms..1m", "--close-with-last-producer"];
         site.umsg(&[&["create", name], &options[..]].concat())
             .text();
-        // Creating the queue once more finds the same queue.
+        // A second creation with the same option finds the existing queue.
         site.umsg(&["create", name, "--retry-delay", "500ms..1m"])
             .text();
         let other = site.umsg(&["create", name, "--retry-delay", "2s"]);
@@ -363,7 +363,7 @@ fn a_delayed_message_is_shown_dumped_and_loaded() {
     assert_eq!(copy["send_closed"], true);
 }
 
-/// Sends a message and lets its only delivery fail.
+/// Sends a message, and lets its only delivery fail.
 fn fail(site: &Site, queue: &str, message: &str) {
     site.umsg(&["send", queue, message]).text();
     let failed = site.umsg(&["recv", queue, "--exec", "false"]);
@@ -421,7 +421,7 @@ fn dead_letters_are_looked_at_and_sent_back() {
         (&json!("one"), &json!(3), &json!("/jobs"))
     );
     assert_eq!(letters[0]["id"], peeked["id"]);
-    // Reasons and sources select in the list, too, and nothing is sent.
+    // The options `--reason` and `--from` also select messages in the list, and the command sends nothing.
     let none = site.umsg(&["redrive", "/failed", "--reason", "expired"]);
     assert_eq!(none.text().lines().count(), 1);
     let all = site.umsg(&["redrive", "/failed", "--from", "jobs", "--json"]);

@@ -1,4 +1,4 @@
-//! Programs under `umsg run` that sleep in epoll_wait while the command delays messages, and while its processes are killed.
+//! Tests programs under `umsg run` that sleep in epoll_wait while the command delays messages, and while processes of the command are killed.
 
 mod support;
 
@@ -15,7 +15,7 @@ use umsg_testkit::artefacts::drop_in;
 
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Prints the messages of a queue until its end. The second argument asks for edges.
+/// A program that prints the messages of a queue until the queue's end. A second argument selects edge-triggered events.
 const POLLER: &str = r#"#include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// A queue, and the program that polls it.
+/// A site with a queue, and the program that polls the queue.
 struct Stage {
     site: Site,
     program: PathBuf,
@@ -65,7 +65,7 @@ impl Stage {
         }
     }
 
-    /// Starts the program, which polls afterwards.
+    /// Starts the program, and waits until it polls the queue.
     fn poll(&self, arguments: &[&str]) -> Poller {
         let program = self.program.to_str().unwrap();
         let all = [&["run", "--", program, "/q"], arguments].concat();
@@ -84,7 +84,7 @@ impl Stage {
         self.site.umsg(&all).text();
     }
 
-    /// Starts a worker that has the next message until it is killed.
+    /// Starts a worker that leases the next message until the worker is killed.
     fn lease(&self) -> Child {
         let mut command = self
             .site
@@ -95,7 +95,7 @@ impl Stage {
     }
 }
 
-/// The program, which `umsg run` has become.
+/// The polling program. `umsg run` has executed it in its own process.
 struct Poller {
     child: Child,
     lines: Receiver<String>,
@@ -154,12 +154,12 @@ fn a_program_that_polls_before_the_first_lease_is_told_that_the_worker_was_kille
     for arguments in [&[][..], &["edges"]] {
         let stage = Stage::new(&[]);
         let poller = stage.poll(arguments);
-        // The poller is stopped: otherwise it would get the message.
+        // The poller is stopped, because it would get the message otherwise.
         poller.signal("STOP");
         stage.send("job", &[]);
         let worker = stage.lease();
         poller.signal("CONT");
-        // The poller looks, finds nothing, and sleeps.
+        // The poller checks the queue, finds it empty, and sleeps.
         thread::sleep(Duration::from_millis(100));
         kill(worker);
         assert_eq!(poller.line(), "job");

@@ -1,4 +1,4 @@
-//! The command at the limits of its process: its errors name the limit and the remedy.
+//! Tests the command at the resource limits of its process: an error names the limit and the remedy.
 
 mod support;
 
@@ -14,7 +14,7 @@ fn limited(site: &Site, resource: libc::__rlimit_resource_t, most: u64, line: &s
         rlim_cur: most,
         rlim_max: most,
     };
-    // SAFETY: the child makes one system call, which reads a structure of its own.
+    // SAFETY: the child makes one system call, which reads a structure in the child's own memory.
     unsafe {
         command.pre_exec(move || match libc::setrlimit(resource, &raw const limit) {
             0 => Ok(()),
@@ -30,7 +30,7 @@ fn a_limit_of_the_process_is_named_with_what_helps() {
     for line in ["create /q --max-messages 100000", "create key:0x1234"] {
         limited(&site, libc::RLIMIT_FSIZE, 4096, line).fails(1, &["ulimit -f"]);
         limited(&site, libc::RLIMIT_AS, 300 << 20, line).fails(1, &["address space", "ulimit -v"]);
-        // The limit leaves one descriptor, for loading the libraries at the start, and none for anything else.
+        // The limit leaves one descriptor, which loads the libraries at the start, and no descriptor for other files.
         limited(&site, libc::RLIMIT_NOFILE, 4, line).fails(1, &["descriptor", "ulimit -n"]);
     }
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");

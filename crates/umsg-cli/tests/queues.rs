@@ -1,4 +1,4 @@
-//! create, rm, ls and stat.
+//! Tests `umsg create`, `umsg rm`, `umsg ls` and `umsg stat`.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! `umsg relay` between POSIX queues of the kernel and of umsg.
+//! Tests `umsg relay` between POSIX queues of the kernel and of umsg.
 
 mod support;
 
@@ -49,7 +49,7 @@ fn messages_and_priorities_pass_in_both_directions_and_missing_queues_are_copied
         requests.send(text.as_bytes(), priority);
         assert_eq!(receive(&ours), (text.as_bytes().to_vec(), priority));
     }
-    // An existing queue stays as it is: the arguments are those of another queue.
+    // The existing queue keeps its attributes, although the test names other ones.
     let theirs = KernelQueue::named(&replies, 3, 10);
     for (text, priority) in [("d", 32_767), ("", 0)] {
         open(&site, &replies)
@@ -73,7 +73,7 @@ fn messages_and_priorities_pass_in_both_directions_and_missing_queues_are_copied
     );
 }
 
-/// Answers each request with its text twice, and ends at an empty one.
+/// A program that answers each request with the request's text twice, and ends at an empty request.
 const SERVER: &str = r#"
 #include <mqueue.h>
 #include <stdio.h>
@@ -137,7 +137,7 @@ fn a_full_queue_holds_messages_back_and_loses_none() {
     for n in 0..32_u8 {
         source.send(&[n], 0).unwrap();
     }
-    // Four are in the kernel's queue. The relay leases a message only while there is room.
+    // The kernel's queue is full with four messages. The relay leases a message only while the kernel's queue has room.
     wait_until("the source is not held back", || {
         let now = source.attributes();
         (now.messages, now.leased) == (28, 0)
@@ -170,7 +170,7 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
             "--dead-letter",
         ],
     );
-    // Without a dead-letter queue, the message waits.
+    // Without a dead-letter queue, the refused message waits in its queue.
     let mut relay = Relay::start(&site, 1, &["--out", &out.name, "--json"], None);
     source.send(&[1; 9], 1).unwrap();
     let line: serde_json::Value = serde_json::from_str(&relay.line()).unwrap();
@@ -201,7 +201,7 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
     relay.stop();
 }
 
-/// Each lease counts as a delivery, and after two of them the queue would set a message aside.
+/// Each lease is a delivery. After two deliveries, the queue would move a message to the dead-letter queue.
 #[test]
 fn a_message_that_waits_is_not_delivered_more_often() {
     let site = Site::new();
@@ -228,7 +228,7 @@ fn a_message_that_waits_is_not_delivered_more_often() {
     let mut relay = Relay::start(&site, 1, &["--out", name, "--json"], None);
     let line = relay.line();
     assert!(line.contains("a message of 8 bytes is too long"), "{line}");
-    // Each further attempt takes a second.
+    // The pause is long enough for several attempts: the relay makes one each second.
     std::thread::sleep(Duration::from_millis(3500));
     assert_eq!(queue.attributes().messages, 1);
     assert_eq!(receive(&queue).0, b"too long");
@@ -270,7 +270,7 @@ fn a_queue_that_is_removed_is_followed_by_the_next_one_of_its_name() {
     });
     kernel.send(b"one", 1);
     assert_eq!(receive(&open(&site, &name)), (b"one".to_vec(), 1));
-    // The messages of the removed queue come before those of the next one.
+    // The messages of the removed queue arrive before the messages of the next queue.
     let ours = open(&site, &name);
     relay.signal(Signal::STOP);
     kernel.send(b"two", 2);
@@ -278,7 +278,7 @@ fn a_queue_that_is_removed_is_followed_by_the_next_one_of_its_name() {
     let next = KernelQueue::named(&name, 4, 8);
     next.send(b"three", 2);
     relay.signal(Signal::CONT);
-    // Both have one priority: they are received in the order in which the relay has sent them.
+    // Both messages have the same priority, so they arrive in the order in which the relay sent them.
     assert_eq!(receive(&ours), (b"two".to_vec(), 2));
     assert_eq!(receive(&ours), (b"three".to_vec(), 2));
     relay.signal(Signal::USR1);
@@ -303,7 +303,7 @@ fn an_idle_relay_sleeps() {
         };
         tasks.map(|task| of(task.unwrap())).sum::<u64>()
     };
-    // At the beginning, each thread falls asleep once.
+    // At the start, each thread goes to sleep once.
     let mut before = switches();
     wait_until("the relay does not fall asleep", || {
         std::thread::sleep(Duration::from_millis(400));
@@ -352,7 +352,7 @@ fn sigterm_in_the_middle_of_a_stream_loses_nothing() {
     assert_eq!(arrived, all, "from the kernel to umsg, in order");
 }
 
-/// Sends eight messages through a relay that dies at the point with the third one, and returns how often each one arrived.
+/// Sends eight messages through a relay that dies at the crash point with the third message. Returns how often each message arrived.
 #[cfg(feature = "crash-points")]
 fn deaths(point: &str) -> BTreeMap<u8, u32> {
     let site = Site::new();
@@ -428,7 +428,7 @@ fn a_death_beside_a_dead_letter_keeps_the_message() {
     relay.stop();
 }
 
-/// `UMSG_RELAY_KILLS` sets their number.
+/// `UMSG_RELAY_KILLS` sets the number of kills.
 #[test]
 fn kills_at_random_have_no_more_than_the_stated_effect() {
     let site = Site::new();
@@ -469,7 +469,7 @@ fn kills_at_random_have_no_more_than_the_stated_effect() {
         left == placed as usize
     };
     wait_until("messages to the kernel are missing", &mut wait_for_all);
-    // The last message arrives behind all others.
+    // The last message arrives after all other messages.
     into.send(&u32::MAX.to_le_bytes(), 0);
     wait_until("messages from the kernel are missing", || {
         wait_for_all();

@@ -1,4 +1,4 @@
-//! `umsg relay` between System V queues of the kernel and of umsg.
+//! Tests `umsg relay` between System V queues of the kernel and of umsg.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn one_queue_serves_both_directions_by_types() {
             (77, text.as_bytes().to_vec())
         );
     }
-    // The relay leaves the message of the other direction in the kernel's queue.
+    // Type 5 belongs to the other direction: the relay leaves this message in the kernel's queue.
     kernel.send(5, b"theirs");
     kernel.send(1, b"mine");
     assert_eq!(receive(&ours, Ours::Any), (1, b"mine".to_vec()));
@@ -143,7 +143,7 @@ fn a_message_that_is_longer_than_a_lowered_limit_of_the_kernel_is_carried() {
     umsg_testkit::needs_root!();
     const LIMIT: &str = "/proc/sys/kernel/msgmax";
     let site = Site::new();
-    // The limit is that of the IPC namespace of this thread, which the queue makes.
+    // The lowered limit is the limit of this thread's IPC namespace, which `SysvQueue::new` makes.
     let from = SysvQueue::new();
     let to = queue(&site, from.key);
     from.send(7, &[1; 2000]);
@@ -156,7 +156,7 @@ fn a_message_that_is_longer_than_a_lowered_limit_of_the_kernel_is_carried() {
     relay.stop();
 }
 
-/// Sends eight messages, each of another type, through a relay that dies at the point with the third one. Returns how often each type arrived.
+/// Sends eight messages of different types through a relay that dies at the crash point with the third message. Returns how often each type arrived.
 #[cfg(feature = "crash-points")]
 fn deaths(point: &str, message: impl Fn(u8) -> Vec<u8>) -> BTreeMap<i64, u32> {
     let site = Site::new();
@@ -205,7 +205,7 @@ fn a_death_at_each_step_has_the_stated_effect() {
         ("OUT_LEASED", Some(1)),
         ("OUT_SENT", Some(2)),
         ("OUT_ENDED", Some(1)),
-        // The message has no bytes.
+        // Only messages without bytes reach this point.
         ("IN_TAKEN", None),
     ] {
         let mut counts = deaths(point, |n| match point {
@@ -219,7 +219,7 @@ fn a_death_at_each_step_has_the_stated_effect() {
     }
 }
 
-/// `UMSG_RELAY_KILLS` sets their number.
+/// `UMSG_RELAY_KILLS` sets the number of kills.
 #[test]
 fn kills_at_random_lose_nothing() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! Rings: ls, stat, rm and limits.
+//! Tests rings: `umsg ls`, `stat`, `rm` and `limits`.
 
 mod support;
 
@@ -16,9 +16,9 @@ fn make(site: &Site, name: &str) -> Ring {
     options.create_in(&namespace, name).unwrap()
 }
 
-/// A ring whose owner was killed.
+/// Makes a ring whose owner was killed.
 fn leave(site: &Site, name: &str) {
-    // SAFETY: the child makes a ring, for which glibc makes malloc usable in a child of a process with threads, and is killed.
+    // SAFETY: the child makes a ring and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
     let owner = unsafe { libc::fork() };
     assert!(owner >= 0, "fork");
     if owner == 0 {
@@ -31,7 +31,7 @@ fn leave(site: &Site, name: &str) {
     while Sender::open_in(&namespace, name).is_err() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // SAFETY: an own child that was not reaped; no status is wanted.
+    // SAFETY: the process is a child that was not reaped. The call writes no status.
     unsafe {
         libc::kill(owner, libc::SIGKILL);
         libc::waitpid(owner, std::ptr::null_mut(), 0);
@@ -154,7 +154,7 @@ fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
     );
     let removed = site.umsg(&["rm", "--force", "ring:/jobs", "--json"]).json();
     assert_eq!(removed["removed"], json!(["ring:/jobs"]));
-    // The owner and the senders keep the removed ring.
+    // The removed ring stays usable for its owner and its senders.
     sender.send(&Post::new(7)).unwrap();
     assert_eq!(ring.try_receive().unwrap().user_data, 7);
     for command in ["stat", "rm"] {

@@ -1,4 +1,4 @@
-//! umsg run.
+//! Tests `umsg run`.
 
 #[path = "run/refused.rs"]
 mod refused;
@@ -19,7 +19,7 @@ const GLIBC_LINKER: &str = match cfg!(target_arch = "x86_64") {
     false => "/lib/ld-linux-aarch64.so.1",
 };
 
-/// A library that does nothing stands for the drop-in, where only the start of the program matters.
+/// A site whose drop-in is replaced by a library that does nothing, for tests in which only the start of the program matters.
 struct Stage {
     site: Site,
     workshop: Workshop,
@@ -51,7 +51,7 @@ impl Stage {
         finish(&mut self.command(arguments), b"")
     }
 
-    /// Runs this program.
+    /// Runs the program at this path.
     fn run_file(&self, program: &Path) -> Outcome {
         self.run(&["--", program.to_str().unwrap()])
     }
@@ -235,7 +235,7 @@ fn without_the_library_or_the_namespace_the_program_does_not_start() {
         &["umsg: /dev/shm: ", "; set UMSG_PRELOAD"],
     );
     let mut foreign = std::fs::read(&stage.library).unwrap();
-    // e_machine: s390
+    // The field `e_machine` becomes 22: s390.
     foreign[18..20].copy_from_slice(&[22, 0]);
     let library = stage.workshop.path("foreign.so");
     std::fs::write(&library, foreign).unwrap();
@@ -297,7 +297,8 @@ fn a_program_gets_the_library_for_its_c_library() {
     }
     let umsg = workshop.copy(env!("CARGO_BIN_EXE_umsg"), "bin/umsg");
     let for_glibc = workshop.copy(&stage.library, "lib/umsg/libumsg_preload.so");
-    // A library that needs musl's libc as Alpine names it, and a program with a dynamic linker of musl's name: glibc's runs it here.
+    // The test makes a library that needs musl's libc under Alpine's name, and a program whose dynamic linker has musl's name. glibc's linker runs
+    // the program.
     let bare = ["-shared", "-nostdlib", "-fPIC"];
     let soname = [&bare[..], &["-Wl,-soname,libc.musl-test.so.1"]].concat();
     let libc = workshop.compile("libc.musl-test.so.1", "int libc_of_the_test;", &soname);

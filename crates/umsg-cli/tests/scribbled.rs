@@ -1,4 +1,4 @@
-//! Queues whose files a process has overwritten with any bytes: the commands list, report and remove them.
+//! Tests queues whose files were overwritten with arbitrary bytes: the commands list, report and remove these queues.
 
 mod support;
 
@@ -9,11 +9,11 @@ use support::patients::{Killed, stopped};
 use support::{Site, end, start};
 
 const KEY: &str = "key:0x00000007";
-/// A second queue.
+/// The key of a second queue.
 const OTHER: &str = "key:0x00000008";
-/// The offset of the lock of a System V queue: docs/format.md.
+/// The offset of the lock of a System V queue. Source: docs/format.md.
 const QUEUE_LOCK: u64 = 256;
-/// More than any count or number can be.
+/// A value above every possible count or number.
 const LARGE: [u8; 4] = [0xff, 0xff, 0xff, 0x3f];
 
 fn site_with(queues: &[&str]) -> Site {
@@ -25,7 +25,7 @@ fn site_with(queues: &[&str]) -> Site {
     site
 }
 
-/// A function that changes a header, and whether a repair can know the previous value.
+/// A function that changes a header, and whether a repair can restore the previous value.
 type Scribble = (fn(&Site), bool);
 
 /// Changes of the header of a System V queue's file.
@@ -34,7 +34,7 @@ const HEADERS: [Scribble; 8] = [
     (|site| site.scribble("msg/0", 36, &[9]), true),
     (|site| site.scribble("msg/0", 40, &[1]), true),
     (|site| site.scribble("msg/0", 36, &[0xff; 4]), true),
-    // The header of the second queue.
+    // The header of the second queue replaces the header of the first.
     (
         |site| {
             let other = site.header("msg/1");
@@ -128,22 +128,22 @@ fn a_removal_writes_into_no_file_that_has_a_name_elsewhere() {
     assert!(is_unchanged);
 }
 
-/// Owners that never release the lock of a System V queue; the process lives as long as the value.
+/// Functions that write an owner into the lock of a System V queue that never releases the lock. The owner lives as long as the returned value.
 const HOLDERS: [fn(&Site) -> Killed; 3] = [
-    // A living stranger.
+    // The owner is a living process that does not use the queue.
     |site| {
         let stranger = Killed(start(Command::new("sleep").arg("60")));
         site.scribble("msg/0", QUEUE_LOCK, &stranger.0.id().to_le_bytes());
         stranger
     },
-    // A dead process.
+    // The owner is a dead process.
     |site| {
         let mut gone = Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         site.scribble("msg/0", QUEUE_LOCK, &gone.id().to_le_bytes());
         Killed(gone)
     },
-    // A stopped process that uses the queue.
+    // The owner is a stopped process that uses the queue.
     |site| {
         let user = stopped(site, KEY, "msg/0");
         site.scribble("msg/0", QUEUE_LOCK, &user.0.id().to_le_bytes());
@@ -151,11 +151,11 @@ const HOLDERS: [fn(&Site) -> Killed; 3] = [
     },
 ];
 
-/// A queue whose lock is held in this way is reported with the right reason, and removed by this command.
+/// Checks that a queue whose lock is never released is reported with the right reason, and that the command `remove` removes it.
 fn removed_without_its_lock(hold: fn(&Site) -> Killed, remove: &[&str]) {
     let site = site_with(&[KEY]);
     let _holder = hold(&site);
-    // No running process is reported as stopped, as in `umsg doctor`.
+    // The error names only the lock: a running process must not be reported as stopped.
     let asked = site.umsg(&["stat", KEY]);
     asked.fails(1, &["the lock of the queue"]);
     site.umsg(remove).text();
@@ -170,7 +170,7 @@ fn a_system_v_queue_whose_lock_is_never_released_is_removed_without_it() {
         &["gc", "*", "--remove"],
         &["gc", "*", "--remove", "--in-use"],
     ];
-    // In parallel, because each removal waits for the lock, some of them for a second.
+    // The cases run in parallel, because each removal waits for the lock, some of them for a second.
     std::thread::scope(|scope| {
         for (hold, remove) in HOLDERS.into_iter().zip(removals) {
             scope.spawn(move || removed_without_its_lock(hold, remove));

@@ -1,4 +1,4 @@
-//! Standard streams that are closed, full or without a reader, and queues that are removed meanwhile.
+//! Tests standard streams that are closed, full or without a reader, and queues that are removed meanwhile.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn site_with(messages: &[&str]) -> Site {
     site
 }
 
-/// Runs a line of shell, in which `umsg` is the command.
+/// Runs a line of shell script, in which `umsg` is the command.
 fn shell(site: &Site, line: &str) -> Outcome {
     let mut command = Command::new("bash");
     let line = format!("umsg() {{ {UMSG} \"$@\"; }}; {line}");
@@ -59,12 +59,12 @@ fn what_is_reported_once_only_is_not_done_where_the_report_can_not_be_written() 
     let full = "standard output: No space left";
     let closed = "standard output: it is closed";
     for (redirection, says) in [(">&-", closed), ("> /dev/full", full)] {
-        // No process could find a queue whose identifier was not printed.
+        // The command must fail: no process could find a queue whose identifier was not printed.
         for json in ["", "--json"] {
             let line = format!("umsg create key:0 {json} {redirection}");
             shell(&site, &line).fails(1, &[says]);
         }
-        // A key is known in advance.
+        // The caller already knows the key, so the command succeeds.
         shell(&site, &format!("umsg create key:7 {redirection}")).text();
     }
     shell(&site, "umsg gc '*' --remove >&-").fails(1, &[closed]);
@@ -112,7 +112,7 @@ fn a_message_that_cant_be_printed_keeps_its_room_in_a_full_queue() {
     let site = Site::new();
     site.umsg(&["create", "/q", "--max-messages", "1"]).text();
     site.umsg(&["send", "/q", "lost?", "-p", "3"]).text();
-    // This sender is blocked. It stays blocked until the message is received: at no time is there room.
+    // This sender is blocked until the other message is received: the failed receive must not make room.
     let sender = start(&mut site.command(&["send", "/q", "next"]));
     site.wait_for("/q", "blocked_senders", 1);
     shell(&site, "umsg recv /q > /dev/full").fails(1, &["is back in the queue"]);
@@ -201,7 +201,7 @@ fn send_without_a_readable_input_is_an_error_and_no_empty_message() {
     shell(&site, "umsg send /q --lines <&-").fails(1, &["/q: no message is given"]);
     shell(&site, "umsg send /q 0> /dev/null").fails(1, &["open for writing only; "]);
     assert_eq!(site.umsg(&["stat", "/q", "--json"]).json()["messages"], 0);
-    // An input that is empty, but can be read, is no error.
+    // An empty but readable input is no error.
     shell(&site, "umsg send /q < /dev/null").text();
     shell(&site, "umsg send /q x <&-").text();
     assert_eq!(messages(&site), "\nx\n");

@@ -1,7 +1,7 @@
-//! Programs that no library can be loaded into, and system calls by the instruction: `umsg run` supervises them.
+//! Tests programs into which no library can be loaded, and system calls by the CPU's instruction: `umsg run` supervises these programs.
 //!
-//! The cases are those of the drop-in's tests, linked statically, or compiled so that each call by number is an instruction. Their expectations hold
-//! on the kernel's queues and on umsg's.
+//! The cases are those of the drop-in's tests, linked statically, or compiled so that each call by number is an instruction. The expected results
+//! hold on the kernel's queues and on umsg's queues.
 
 #[path = "supervised/children.rs"]
 mod children;
@@ -40,7 +40,7 @@ fn command(site: &Site, options: &[&str], program: &Path, arguments: &[&str]) ->
     command
 }
 
-/// Compiles a program of the drop-in's cases, once.
+/// Compiles a program of the drop-in's test cases, once.
 fn cases(name: &str, kind: &str, arguments: &[&str]) -> PathBuf {
     static ONE_AT_A_TIME: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     let mut done = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +146,7 @@ static_cases! { descriptor:
     o_nonblock_belongs_to_the_open_file_description,
 }
 
-/// A test for each case, in a dynamic program that makes its calls by the instruction.
+/// A test for each case, in a dynamic program that makes its calls by the CPU's instruction.
 macro_rules! raw_cases {
     ($($case:ident),* $(,)?) => {
         mod raw {
@@ -287,7 +287,7 @@ fn a_go_program_without_a_c_library_uses_queues() {
     assert_eq!(built.code, Some(0), "{built:?}");
     let site = Site::new();
     assert_eq!(run(&site, &[], &program, &[]).text(), "answered\n");
-    // The program left its queues, in umsg.
+    // The program's queues exist in umsg after the program's end.
     let names = site.umsg(&["ls"]);
     assert!(
         names.text().contains("/there") && names.text().contains("/back"),
@@ -358,7 +358,7 @@ fn a_dynamic_child_of_a_supervised_program_uses_the_library() {
         site.umsg(&["stat", "/stream", "--json"]).json()["messages"],
         4
     );
-    // umsg run within umsg run: one supervisor.
+    // A nested `umsg run` uses the supervisor of the outer one.
     let umsg = env!("CARGO_BIN_EXE_umsg");
     let script = format!("{umsg} run -- {} send 1", fixed.display());
     assert_eq!(

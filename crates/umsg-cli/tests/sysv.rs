@@ -1,4 +1,4 @@
-//! System V queues: create, rm, ls, stat, send, recv, peek and limits.
+//! Tests System V queues: `create`, `rm`, `ls`, `stat`, `send`, `recv`, `peek` and `limits`.
 
 #[path = "sysv/administration.rs"]
 mod administration;

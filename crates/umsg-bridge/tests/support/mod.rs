@@ -1,4 +1,4 @@
-//! A server, bridges and namespaces of a test's own. Every process ends with its guard, or with the thread of the test (PR_SET_PDEATHSIG).
+//! Servers, bridges and namespaces for one test. Every process ends with its guard, or with the thread of the test (PR_SET_PDEATHSIG).
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use async_nats::jetstream;
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue};
 
-/// The longest wait of a test for what must happen.
+/// The maximum wait of a test for an expected event.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Returns the server's program: `$UMSG_TEST_NATS`, else the one in PATH. Without one, says how to get it; CI sets the variable.
+/// Returns the path of the server's program: `$UMSG_TEST_NATS`, or the one in PATH. If there is none, prints how to get it. CI sets the variable.
 pub fn nats_server() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("UMSG_TEST_NATS") {
         return Some(named.into());
@@ -37,7 +37,7 @@ pub fn nats_server() -> Option<PathBuf> {
     found
 }
 
-/// A process that ends with the guard, and with the thread that started it.
+/// A process that is killed when the guard is dropped, or when the thread that started it ends.
 #[derive(Debug)]
 pub struct Process(pub Child);
 
@@ -63,7 +63,7 @@ impl Process {
     }
 
     pub fn signal(&self, signal: i32) {
-        // SAFETY: the child is not reaped, so that the number is its own.
+        // SAFETY: the child is not reaped, so no other process has its process id.
         unsafe { libc::kill(self.0.id() as i32, signal) };
     }
 
@@ -102,7 +102,7 @@ pub struct Place {
     pub enter: Vec<String>,
 }
 
-/// Returns a port that was free a moment ago.
+/// Returns a port that was free at the time of the call.
 pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0))
         .unwrap()
@@ -154,7 +154,7 @@ impl Server {
         });
     }
 
-    /// Starts the server again, with its files.
+    /// Starts the server again, with the same files.
     pub fn restart(&mut self) {
         self.process.kill();
         self.process = launch(&self.place, self.home.path(), self.port, &self.more);
@@ -194,7 +194,7 @@ fn launch(place: &Place, home: &Path, port: u16, more: &str) -> Process {
     Process::start(command.stdout(log.try_clone().unwrap()).stderr(log))
 }
 
-/// A "machine": a namespace with a bridge.
+/// A "machine" of a test: a namespace with a bridge.
 pub struct Machine {
     pub home: TempDir,
     pub namespace: Namespace,
@@ -281,7 +281,7 @@ impl Machine {
         );
     }
 
-    /// Writes a configuration with settings of the server.
+    /// Writes a configuration with the given settings of the server.
     pub fn declare_server(&self, settings: &str, bridges: &str) {
         let text = format!("[server]\ntimeout = \"2s\"\n{settings}\n{bridges}");
         std::fs::write(self.config(), text).unwrap();
@@ -300,7 +300,7 @@ impl Machine {
         );
     }
 
-    /// Checks that nothing that others may read has a secret: logs, states, the command line.
+    /// Checks that no secret is in the logs, the states or the command line, which others may read.
     pub fn expect_no_secret(&self, secrets: &[&str]) {
         let mut shown = self.logged() + &format!("{:?}", self.states());
         if let Some(bridge) = &self.bridge {
@@ -328,7 +328,7 @@ pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool, show: impl Fn() -> 
     }
 }
 
-/// Runs a future of the test's own client.
+/// Runs a future with a client of the test.
 pub fn with_client<T>(url: &str, work: impl AsyncFnOnce(jetstream::Context) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -362,7 +362,7 @@ pub fn output(command: &mut Command) -> (String, Option<i32>) {
     (text, process.wait().code())
 }
 
-/// A pair of bridges that carries `/out` of one machine to `/in` of the other.
+/// The configurations of two bridges, which carry messages from `/out` of one machine to `/in` of the other.
 pub const EXPORT: &str = r#"
 [[bridge]]
 name = "out"

@@ -1,4 +1,4 @@
-//! The kernel's own queues, by system calls: under the drop-in of `umsg run`, libc's functions lead to umsg's queues.
+//! The kernel's own queues, reached by system calls: in a program under `umsg run`, libc's functions use umsg's queues.
 
 pub mod posix;
 pub mod sysv;
@@ -9,7 +9,7 @@ use std::ffi::c_long;
 /// Makes a system call.
 ///
 /// # Safety
-/// The conditions of the system call.
+/// The arguments meet the conditions of the system call.
 unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
     // SAFETY: by this function's contract.
     let result = unsafe { umsg_shm::kernel::call(number, arguments) };

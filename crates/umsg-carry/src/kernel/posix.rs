@@ -23,7 +23,7 @@ pub struct New {
     pub limits: Option<(u64, u64)>,
     /// The permission bits; the umask applies.
     pub mode: u32,
-    /// An existing queue is an error: EEXIST.
+    /// If true, an existing queue is an error: EEXIST.
     pub must_be_new: bool,
 }
 
@@ -76,7 +76,7 @@ impl Queue {
     /// Opens a queue. Calls do not wait if `waits` is false.
     ///
     /// # Errors
-    /// Those of mq_open(3).
+    /// The errors of mq_open(3).
     pub fn open(
         name: &[u8],
         (access, waits): (Access, bool),
@@ -126,7 +126,7 @@ impl Queue {
     /// Returns the number of messages.
     ///
     /// # Errors
-    /// Those of mq_getattr(3).
+    /// The errors of mq_getattr(3).
     pub fn messages(&self) -> Result<u64, Errno> {
         Ok(self.attributes()?.mq_curmsgs as u64)
     }
@@ -134,7 +134,7 @@ impl Queue {
     /// Returns the permission bits.
     ///
     /// # Errors
-    /// Those of fstat(2).
+    /// The errors of fstat(2).
     pub fn mode(&self) -> Result<u32, Errno> {
         Ok(rustix::fs::fstat(&self.descriptor)?.st_mode & 0o777)
     }
@@ -142,12 +142,12 @@ impl Queue {
     /// Sets the permission bits.
     ///
     /// # Errors
-    /// Those of fchmod(2).
+    /// The errors of fchmod(2).
     pub fn set_mode(&self, mode: u32) -> Result<(), Errno> {
         rustix::fs::fchmod(&self.descriptor, Mode::from_bits_truncate(mode))
     }
 
-    /// Returns whether the name still leads to this queue.
+    /// Returns whether the name still refers to this queue.
     #[must_use]
     pub fn is_current(&self) -> bool {
         let number = |descriptor: &OwnedFd| {
@@ -161,7 +161,7 @@ impl Queue {
     /// Receives a message and its priority. The buffer must have room for the longest message.
     ///
     /// # Errors
-    /// Those of mq_receive(3).
+    /// The errors of mq_receive(3).
     pub fn receive(&self, buffer: &mut [u8]) -> Result<(usize, u32), Errno> {
         // SAFETY: the buffer is live, and only this thread uses it.
         unsafe { self.receive_at(buffer.as_mut_ptr(), buffer.len()) }
@@ -173,7 +173,7 @@ impl Queue {
     /// The kernel may write `len` bytes at `start`.
     ///
     /// # Errors
-    /// Those of mq_receive(3).
+    /// The errors of mq_receive(3).
     pub unsafe fn receive_at(&self, start: *mut u8, len: usize) -> Result<(usize, u32), Errno> {
         let mut priority = 0_u32;
         let arguments = [
@@ -192,7 +192,7 @@ impl Queue {
     /// Sends a message.
     ///
     /// # Errors
-    /// Those of mq_send(3).
+    /// The errors of mq_send(3).
     pub fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
         // SAFETY: the message is live, and is only read.
         unsafe { self.send_from(message.as_ptr(), message.len(), priority) }
@@ -204,7 +204,7 @@ impl Queue {
     /// The kernel may read `len` bytes at `start`.
     ///
     /// # Errors
-    /// Those of mq_send(3).
+    /// The errors of mq_send(3).
     pub unsafe fn send_from(
         &self,
         start: *const u8,
@@ -243,7 +243,7 @@ impl AsFd for Queue {
 /// Removes a queue.
 ///
 /// # Errors
-/// Those of mq_unlink(3).
+/// The errors of mq_unlink(3).
 pub fn unlink(name: &[u8]) -> Result<(), Errno> {
     let name = CString::new(name).map_err(|_| Errno::INVAL)?;
     let file = name.as_bytes_with_nul();

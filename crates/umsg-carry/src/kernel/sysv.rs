@@ -40,7 +40,7 @@ impl Want {
     }
 }
 
-/// A buffer for a message: its type, and its bytes.
+/// A buffer for one message: its type and its bytes.
 #[derive(Debug)]
 pub struct Room(Vec<u8>);
 
@@ -89,7 +89,7 @@ impl Queue {
     /// Returns the queue of a key, or makes a new one with these permission bits.
     ///
     /// # Errors
-    /// Those of msgget(2); EEXIST if the key has a queue and a new one is wanted.
+    /// The errors of msgget(2); EEXIST if the key has a queue and a new one is wanted.
     pub fn open(key: i32, new: Option<u32>) -> Result<Queue, Errno> {
         let create = libc::IPC_CREAT | libc::IPC_EXCL;
         let flags = new.map_or(0, |mode| create as usize | mode as usize);
@@ -101,7 +101,7 @@ impl Queue {
     /// Returns the queue with this identifier.
     ///
     /// # Errors
-    /// Those of msgctl(2).
+    /// The errors of msgctl(2).
     pub fn with_id(id: i32) -> Result<Queue, Errno> {
         let queue = Queue { id };
         queue.status().map(|_| queue)
@@ -117,7 +117,7 @@ impl Queue {
     /// without bytes is received, and the call returns its type.
     ///
     /// # Errors
-    /// Those of msgrcv(2); EINTR after a signal.
+    /// The errors of msgrcv(2); EINTR after a signal.
     pub fn wait(self, want: Want) -> Result<Option<i64>, Errno> {
         let mut room = Room::new(0);
         match self.receive_with(&mut room, want, 0) {
@@ -145,8 +145,9 @@ impl Queue {
         if index == 0 {
             return Ok(len);
         }
-        // The kernel copies by position. A receive of an unwanted message moves the messages behind it one position down, so the search may have
-        // skipped wanted messages, which are below `index` now. A search downwards skips none: the last one that it finds is the first one.
+        // The kernel copies by position. When another process receives an unwanted message, the messages after it move one position down. So the
+        // search may have skipped wanted messages, which are now below `index`. A second search downwards skips no message: its last hit is the first
+        // wanted message.
         let mut found = room.0.clone();
         while index > 0 {
             index -= 1;
@@ -166,7 +167,7 @@ impl Queue {
     /// Receives a message without waiting. Returns its length.
     ///
     /// # Errors
-    /// Those of msgrcv(2).
+    /// The errors of msgrcv(2).
     pub fn try_receive(self, room: &mut Room, want: Want) -> Result<usize, Errno> {
         self.receive_with(room, want, libc::IPC_NOWAIT)
     }
@@ -192,7 +193,7 @@ impl Queue {
     /// Sends a message. Waits for room if `waits` is true.
     ///
     /// # Errors
-    /// Those of msgsnd(2); EINTR after a signal.
+    /// The errors of msgsnd(2); EINTR after a signal.
     pub fn send(self, mtype: i64, message: &[u8], waits: bool) -> Result<(), Errno> {
         let mut room = Room(Vec::with_capacity(TYPE + message.len()));
         room.fill(mtype, message);
@@ -220,7 +221,7 @@ impl Queue {
     /// Returns the status.
     ///
     /// # Errors
-    /// Those of msgctl(2).
+    /// The errors of msgctl(2).
     pub fn status(self) -> Result<Status, Errno> {
         let status = self.read()?;
         Ok(Status {
@@ -232,7 +233,7 @@ impl Queue {
     /// Sets the maximum number of bytes in the queue.
     ///
     /// # Errors
-    /// Those of msgctl(2).
+    /// The errors of msgctl(2).
     pub fn set_qbytes(self, qbytes: u64) -> Result<(), Errno> {
         let mut status = self.read()?;
         status.msg_qbytes = qbytes;
@@ -242,7 +243,7 @@ impl Queue {
     /// Removes the queue.
     ///
     /// # Errors
-    /// Those of msgctl(2).
+    /// The errors of msgctl(2).
     pub fn remove(self) -> Result<(), Errno> {
         // SAFETY: all zeros are a valid status, which the call does not read.
         self.control(libc::IPC_RMID, &mut unsafe { std::mem::zeroed() })

@@ -1,4 +1,4 @@
-//! Processes of several users that do as they are ordered.
+//! Processes of several users that carry out the orders of the test.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// The time that an answer may take before its process counts as stuck: each wait in a process is shorter.
+/// The time after which a process without an answer is taken as stuck: each wait in a process is shorter.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The longest order and answer, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -16,7 +16,7 @@ const LONGEST: usize = 16 << 10;
 /// The function of an actor: an order and its answer.
 pub type Answer = Result<String, String>;
 
-/// A user without further groups.
+/// A user without supplementary groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: &'static str,
@@ -35,7 +35,7 @@ impl User {
                 assert_eq!(libc::setresuid(self.uid, self.uid, self.uid), 0);
             }
             libc::umask(0);
-            // A change of user clears this setting.
+            // A change of user clears the signal that a process gets at its parent's death.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         }
     }
@@ -91,18 +91,18 @@ impl Actor {
         self.pid as u32
     }
 
-    /// Gives an order without waiting for the answer.
+    /// Sends an order, and does not wait for the answer.
     pub fn order(&self, text: &str) {
-        // A missing answer means that the actor has ended, which is reported.
+        // A failed send is ignored: the actor has ended, and the wait for its answer reports this.
         let _ = rustix::net::send(&self.orders, text.as_bytes(), SendFlags::NOSIGNAL);
     }
 
-    /// Waits for the end of the process, and describes it. The process remains to be reaped.
+    /// Waits for the end of the process, and describes the end. The process is not reaped.
     fn end(&self) -> String {
         // SAFETY: all zeroes are a value of the structure.
         let mut how: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let options = libc::WEXITED | libc::WNOWAIT;
-        // SAFETY: the structure is this function's.
+        // SAFETY: the structure is a local variable of this function.
         let waited = unsafe { libc::waitid(libc::P_PID, self.pid(), &raw mut how, options) };
         if waited != 0 {
             return std::io::Error::last_os_error().to_string();
@@ -137,7 +137,7 @@ impl Actor {
         self.answer()
     }
 
-    /// The states of the threads, and the calls that they are in. Source: proc(5).
+    /// Describes the states of the threads and their current system calls. Source: proc(5).
     fn portrait(&self) -> String {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid));
         let tasks = tasks.into_iter().flatten().flatten();
@@ -161,12 +161,12 @@ impl Actor {
 
 impl Drop for Actor {
     fn drop(&mut self) {
-        // SAFETY: an own child that was not reaped: no other process has its id.
+        // SAFETY: the process is a child that was not reaped, so no other process has its id.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         let end = Instant::now() + PATIENCE;
         let mut status = 0;
-        // SAFETY: the process is a child of this one, and the status is a local variable. A process in uninterruptible sleep is not waited for
-        // without end.
+        // SAFETY: the process is a child of this one, and the status is a local variable. The wait is bounded, because the process may be in
+        // uninterruptible sleep.
         while unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) } == 0 {
             if Instant::now() > end {
                 eprintln!("process {} does not end", self.pid);

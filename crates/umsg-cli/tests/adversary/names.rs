@@ -1,5 +1,5 @@
-//! Names to put something under: those that the victims use next, which appear in the namespace while newcomers work and appear again for other
-//! newcomers, and one beside an object of each kind.
+//! Names that the adversary occupies. They are the names that newcomers create for a time, as two rounds show, and an unused name beside an object of
+//! each kind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,9 +12,9 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use super::objects::{Entry, kind};
 use super::stage::{Stage, Without};
 
-/// Stands for the process ids of the newcomers.
+/// The placeholder for the process ids of the newcomers.
 const PID: &str = "<pid>";
-/// Stands for each free index of System V queues.
+/// The placeholder for each free index of System V queues.
 pub const INDEX: &str = "msg/<index>";
 /// The number of indices that are tried.
 const INDICES: u32 = 100;
@@ -28,7 +28,7 @@ pub fn learn(stage: &mut Stage) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// For each kind of entry, an unused name that looks like a name of the kind.
+/// Returns, for each kind of entry, an unused name that looks like a name of the kind.
 fn neighbours(entries: &[Entry]) -> Vec<String> {
     let mut seen = Vec::new();
     let mut names = Vec::new();
@@ -38,7 +38,7 @@ fn neighbours(entries: &[Entry]) -> Vec<String> {
             continue;
         };
         seen.extend(kind(entry));
-        // Another digit of a hexadecimal number.
+        // The name may end with a hexadecimal number, so the new character is a digit.
         let other = if last == 'd' { 'c' } else { 'd' };
         let mut name = entry.path.clone();
         name.pop();
@@ -48,7 +48,7 @@ fn neighbours(entries: &[Entry]) -> Vec<String> {
     names
 }
 
-/// Returns the entries that appear in one round of newcomers, and go again.
+/// Returns the entries that appear during one round of newcomers and are removed by its end.
 fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
     let directories = stage
         .entries()
@@ -70,7 +70,7 @@ fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
     for (directory, watcher) in watchers {
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut events = inotify::Reader::new(watcher, &mut buffer);
-        // An error is EAGAIN: there are no more.
+        // The loop ends with EAGAIN: there are no more events.
         while let Ok(event) = events.next() {
             let Some(name) = event.file_name() else {
                 continue;
@@ -84,7 +84,7 @@ fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Returns a name with placeholders for the parts that differ from process to process.
+/// Returns a name in which placeholders replace the parts that differ from process to process.
 fn generalised(path: &str, pids: &[u32]) -> String {
     let index = path.strip_prefix("msg/");
     if index.is_some_and(|index| index.parse::<u32>().is_ok()) {
@@ -98,7 +98,7 @@ fn generalised(path: &str, pids: &[u32]) -> String {
     parts.join("-")
 }
 
-/// Returns the paths of a name.
+/// Returns the paths for a name with placeholders.
 pub fn expand(name: &str, pids: &[u32]) -> Vec<String> {
     match name {
         INDEX => (0..INDICES).map(|index| format!("msg/{index}")).collect(),

@@ -1,4 +1,4 @@
-//! The entries of a namespace, by kinds: the row of each kind states the most that it grants to strangers.
+//! The entries of a namespace, by kind. The row of each kind gives the maximum access for other users.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -9,7 +9,7 @@ use super::actor::User;
 /// An entry of the namespace.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its path in the namespace; empty for the namespace itself.
+    /// The path in the namespace; empty for the namespace itself.
     pub path: String,
     pub meta: Metadata,
     /// The metadata of the directory that contains the entry.
@@ -23,7 +23,7 @@ pub enum Kind {
     Record,
     Directory,
     Queue,
-    /// The directory of a queue that goes with its last user.
+    /// The directory of a queue that is removed with its last user.
     Transient,
     Label,
     /// The file with the next identifier of System V queues.
@@ -33,19 +33,19 @@ pub enum Kind {
     Ring,
     Socket,
     Bell,
-    /// Names the dead-letter queue of a queue.
+    /// An entry that names the dead-letter queue of a queue.
     DeadLetter,
-    /// Tells whether a process lives.
+    /// The file whose lock tells whether a process lives.
     Life,
-    /// The count of changes.
+    /// The file with the count of changes.
     Changes,
     Temporary,
 }
 
 use Kind::*;
 
-/// The kinds, each with its type of file and the most that its modes may grant to group and others. The file of a queue or ring may grant that
-/// much only if its creator asked for it.
+/// The kinds, each with its file type and the maximum access that its modes may grant to group and others. The file of a queue or ring may grant that
+/// access only if its creator requested it.
 pub const KINDS: &[(Kind, u32, u32)] = &[
     (Top, libc::S_IFDIR, 0o077),
     (Record, libc::S_IFREG, 0o044),
@@ -175,9 +175,9 @@ pub enum Needs {
     Read,
     Write,
     Both,
-    /// To own the object.
+    /// The ownership of the object.
     Own,
-    /// To take a name away, or to put another object there.
+    /// The right to remove the name, or to put another object under the name.
     Name,
     /// Granted to root only, or to no user.
     Never,

@@ -1,4 +1,4 @@
-//! The operations that an adversary tries on an object that exists.
+//! The operations that an adversary tries on an existing object.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions, Permissions};
@@ -15,7 +15,7 @@ use super::objects::Needs::{self, *};
 
 /// The files that the adversary keeps open while the victims continue.
 pub type Held = Vec<OwnedFd>;
-/// Tries an operation on a path. The second path is a directory of the adversary's own, in the same file system.
+/// A function that tries an operation on a path. The second path is a directory of the adversary in the same file system.
 pub type Act = fn(&Path, &Path) -> io::Result<Held>;
 
 /// A row: its name, the rights that it needs, whether it leaves the object unchanged, and its function.
@@ -213,7 +213,7 @@ pub const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// The entries that an adversary makes at a free name. The adversary may spoil this entry, and nothing else.
+/// The entries that an adversary makes under an unused name. The adversary may spoil only this entry.
 pub const PLANTS: &[(&str, Act)] = &[
     ("an empty file", |path, _| {
         make_file(path)?;
@@ -313,7 +313,7 @@ fn chmod(path: &Path, mode: u32) -> io::Result<Held> {
     done(fs::set_permissions(path, Permissions::from_mode(mode)))
 }
 
-/// Makes a file at a free name.
+/// Makes a file under an unused name.
 fn make_file(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).open(path)
@@ -335,7 +335,7 @@ fn lock(file: &fs::File, command: i32, kind: i32) -> io::Result<Held> {
 
 fn lease(path: &Path, kind: i32) -> io::Result<Held> {
     let file = open(path, if kind == libc::F_RDLCK { "r" } else { "w" })?;
-    // SAFETY: the call takes an open descriptor and a number.
+    // SAFETY: the call takes an open descriptor and an integer.
     returned(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) })?;
     held(Ok(file))
 }

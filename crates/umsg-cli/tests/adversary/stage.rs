@@ -1,4 +1,4 @@
-//! A namespace of all users, its victims at work, and their steps in each cell of the table.
+//! A namespace of several users, its victims, and the steps of the victims in each cell of the table.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -24,20 +24,20 @@ pub const VICTIM: User = User {
     uid: 30_001,
     gid: 30_001,
 };
-/// Another user, with only the access of the bits for others.
+/// A user who has only the access that the modes grant to others.
 pub const STRANGER: User = User {
     name: "stranger",
     uid: 30_002,
     gid: 30_002,
 };
-/// Another user of the victim's group.
+/// A user of the victim's group.
 pub const MEMBER: User = User {
     name: "member",
     uid: 30_003,
     gid: 30_001,
 };
 
-/// The victims, and how the names of their objects begin.
+/// The first letter of each victim's object names, and the victim.
 const VICTIMS: [(&str, User); 2] = [("v", VICTIM), ("r", ROOT)];
 
 /// A victim's two processes.
@@ -49,12 +49,12 @@ struct Pair {
     sender: Actor,
 }
 
-/// The objects that the victims of a round do not need.
+/// The objects that the victims skip in a round.
 #[derive(Clone, Copy, Default)]
 pub struct Without<'a> {
-    /// The place of a kept object to which the modes grant the adversary some access.
+    /// The place of a kept object to which the modes grant the adversary some access. The victims don't use it.
     pub skipped: &'a str,
-    /// The place of a new object that the adversary was the first to make.
+    /// The place of a new object that the adversary made first. Calls on it may fail.
     pub spoiled: &'a str,
 }
 
@@ -70,7 +70,7 @@ pub struct Stage {
 pub struct Newcomers(Vec<Actor>);
 
 impl Stage {
-    /// Has the administrator make the namespace, and the victims all of their objects.
+    /// Makes the namespace as the administrator, and lets the victims make all of their objects.
     pub fn new(command: &Path) -> Result<Stage, String> {
         let mut stage = Stage::empty();
         let mut setup = Command::new(command);
@@ -81,7 +81,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Sets limits that keep the files of System V queues short: `umsg doctor` reads a file of the default length for 0.2 s.
+    /// Sets limits that keep the files of System V queues short: `umsg doctor` needs 0.2 s to read a file of the default length.
     fn keep_queues_small(&self, command: &Path) -> Result<(), String> {
         let mut limits = Command::new(command);
         limits.args(["limits", "--max-qbytes", "16K"]);
@@ -89,7 +89,7 @@ impl Stage {
         ended_well(&support::finish(&mut limits, b""), "umsg limits")
     }
 
-    /// Returns the directories that tmpfiles.d(5) makes at boot, as `umsg setup --print-tmpfiles` says, and no victim yet.
+    /// Makes the directories that tmpfiles.d(5) makes at boot, as printed by `umsg setup --print-tmpfiles`. There is no victim yet.
     pub fn at_boot() -> Stage {
         let stage = Stage::empty();
         for line in TMPFILES.lines().filter(|line| line.starts_with("d ")) {
@@ -115,7 +115,7 @@ impl Stage {
         }
     }
 
-    /// Has the victims make all of their objects, and do everything once.
+    /// Lets the victims make all of their objects, and perform all of their steps once.
     pub fn open(&mut self, command: &Path) -> Result<(), String> {
         for (owner, user) in VICTIMS {
             let pair = self.pair(owner, user)?;
@@ -156,7 +156,7 @@ impl Stage {
         })
     }
 
-    /// Returns a directory for the files of an adversary: writable for all users, in the same file system.
+    /// Returns a directory for an adversary's files: every user can write to it, and it is in the same file system.
     pub fn own(&self) -> PathBuf {
         let own = self.base.path().join("own");
         let _ = fs::remove_dir_all(&own);
@@ -165,7 +165,7 @@ impl Stage {
         own
     }
 
-    /// Processes of the victims that have not yet looked at the namespace.
+    /// Starts processes of the victims that have not used the namespace yet.
     pub fn newcomers(&self) -> Newcomers {
         let start = |pair: &Pair| {
             let what = format!("{}'s newcomer", pair.user.name);
@@ -190,7 +190,7 @@ impl Stage {
         self.round_with(command, without, &newcomers)
     }
 
-    /// As [`round`](Self::round), with newcomers that were started before.
+    /// Performs a [`round`](Self::round) with newcomers that were started before.
     pub fn round_with(
         &mut self,
         command: &Path,
@@ -219,7 +219,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The victims list and diagnose everything, all at the same time.
+    /// Lets the victims list and diagnose everything, all at the same time.
     fn command_round(&self, command: &Path, without: Without<'_>) -> Result<(), String> {
         const COMMANDS: [&[&str]; 3] = [
             &["ls", "--quiet"],
@@ -247,7 +247,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Checks that a list names all queues that exist all the time.
+    /// Checks that a list names all kept queues, which exist all the time.
     fn lists_all(&self, listed: &Outcome, without: Without<'_>) -> Result<(), String> {
         let text = String::from_utf8_lossy(&listed.output);
         let kept = self.kept().filter(|object| object.place != without.skipped);
@@ -276,7 +276,7 @@ impl Stage {
         self.pairs.iter().flat_map(|pair| &pair.objects)
     }
 
-    /// The place of the object that an entry is a part of; empty if it is a part of none.
+    /// Returns the place of the object to which an entry belongs; empty if the entry belongs to no object.
     pub fn place_of(&self, entry: &Entry, kind: Kind) -> String {
         let parts: Vec<&str> = entry.path.split('/').collect();
         match (kind, &parts[..]) {
@@ -302,7 +302,7 @@ impl Stage {
         label.map(|object| object.place.clone())
     }
 
-    /// The ring whose doorbell is a socket of this name.
+    /// Returns the ring whose doorbell is the socket with this name.
     fn ring_of(&self, socket: &str) -> Option<String> {
         let inode: u64 = socket
             .strip_prefix(".bell-")?
@@ -335,7 +335,7 @@ impl Newcomers {
     }
 }
 
-/// A copy of the command that every user can execute.
+/// Returns the path of a copy of the command that every user can execute.
 pub fn command(workshop: &Workshop) -> PathBuf {
     workshop.copy(env!("CARGO_BIN_EXE_umsg"), "umsg")
 }

@@ -1,6 +1,6 @@
 //! The victims: their objects in a namespace, and all their operations on these objects.
 //!
-//! A place is the path of an object in the namespace, such as `mq/v-private`; for a System V queue it is that of its label.
+//! A place is the path of an object in the namespace, such as `mq/v-private`. The place of a System V queue is the path of its label symlink.
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
@@ -13,14 +13,14 @@ use umsg::sysv::{self, Want};
 
 use super::actor::{Answer, readable_within};
 
-/// The time that each wait of a victim may last.
+/// The maximum time of each wait of a victim.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The kind of an object that is made.
+/// The kind of an object to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Queue,
-    /// A queue that goes with its last user.
+    /// A queue that is removed with its last user.
     Transient,
     Key(i32),
     Private,
@@ -42,13 +42,13 @@ impl Object {
         Object { what, place, mode }
     }
 
-    /// The name as calls take it: `/v-private` of `mq/v-private`.
+    /// Returns the name that calls take: `/v-private` for the place `mq/v-private`.
     fn name(&self) -> &str {
         self.place.find('/').map_or("", |at| &self.place[at..])
     }
 }
 
-/// Returns the objects that exist all the time; `owner` begins their names.
+/// Returns the objects that exist all the time. Their names begin with `owner`.
 pub fn kept(owner: &str) -> Vec<Object> {
     let queue = |name: &str, mode| Object::new(What::Queue, &format!("mq/{owner}-{name}"), mode);
     let goes = |name: &str, mode| Object::new(What::Transient, &format!("mq/{owner}-{name}"), mode);
@@ -76,7 +76,7 @@ pub fn kept(owner: &str) -> Vec<Object> {
     ]
 }
 
-/// Creates the objects that a newcomer makes, uses and removes.
+/// Returns the objects that a newcomer makes, uses and removes.
 pub fn new(owner: &str) -> Vec<Object> {
     let number = i32::from(owner.as_bytes()[0]) << 8 | 0xff;
     vec![
@@ -96,15 +96,15 @@ enum Handle {
     Sender(Sender),
 }
 
-/// The end of the kept objects that a process has. The receiver makes them.
+/// The role of a process for the kept objects. The receiver makes the objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Receiver,
     Sender,
 }
 
-/// Asks for the protection from truncated files. Without it, a program of the library ends by SIGBUS when it next touches such a file, for example to
-/// look for queues without a user.
+/// Installs the protection from truncated files. Without the protection, SIGBUS ends a process that touches such a file, for example when it looks
+/// for queues without users.
 pub fn catch_truncation() -> Result<(), String> {
     umsg::signals::catch_truncation().map_err(|error| error.to_string())
 }
@@ -115,7 +115,7 @@ pub struct Keeper {
     told: Option<(&'static posix::Queue, Option<Awaited<'static>>)>,
 }
 
-/// Returns the subject of a failed step.
+/// Adds the place and the step to the error of a failed step.
 fn at<T, E: Debug>(place: &str, what: &str, result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| format!("{place}: {what}: {error:?}"))
 }
@@ -144,7 +144,7 @@ fn open_typed(
     options.open(key)
 }
 
-/// The path of a queue without a key, whose symlink is named by its index.
+/// Returns the place of a queue without a key: the queue's symlink is named by the queue's index.
 fn private_place(queue: &sysv::Queue) -> String {
     format!("msg/p-{}", queue.id() & 0x7fff)
 }
@@ -168,7 +168,7 @@ fn make(space: &Namespace, object: &mut Object, end: End) -> Result<Handle, Stri
             Handle::Typed(Box::new(queue))
         }
         (What::Private, End::Sender) => {
-            // The text of a label is the identifier.
+            // The target of a label symlink is the identifier.
             let id = std::fs::read_link(space.path().join(&place));
             let id = at(&place, "label", id)?;
             let id = at(&place, "label", id.to_string_lossy().parse())?;
@@ -204,8 +204,8 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Carries out an order: `places`, or `register`, `send N SKIPPED` and `receive N SKIPPED` with the number of the round and a place that
-    /// is left out.
+    /// Carries out an order: `places`, `register`, `send N SKIPPED` or `receive N SKIPPED`. `N` is the number of the round, and `SKIPPED` is a place
+    /// to skip.
     pub fn act(&mut self, order: &str) -> Answer {
         let words: Vec<&str> = order.split(' ').collect();
         match words[..] {
@@ -331,8 +331,8 @@ fn receive_ring(place: &str, ring: &mut Ring) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Performs all steps of a new process: it uses all kept objects except one, and makes, uses and removes others. Every call on the
-/// `spoiled` place may be refused.
+/// Performs all steps of a new process: it uses all kept objects except one, and makes, uses and removes other objects. Every call on the `spoiled`
+/// place may be refused.
 pub fn come_new(
     space: &Namespace,
     owner: &str,

@@ -1,5 +1,5 @@
-//! Containers as engines make them: namespaces for mounts, processes, IPC, the host's name and the network; a root of its own, without
-//! capabilities, under Docker's default seccomp profile.
+//! Containers as engines make them: their own namespaces for mounts, processes, IPC, host name and network; their own root; no capabilities; Docker's
+//! default seccomp profile.
 //!
 //! ```text
 //! /                tmpfs, usually read-only          /dev       tmpfs: null, zero, full, random, urandom
@@ -23,14 +23,14 @@ use umsg_testkit::artefacts::drop_in;
 use crate::profiles::DOCKER;
 use crate::seccomp::{allow_only, refuse};
 
-/// The time that a container may run before it counts as stuck.
+/// The maximum run time of a container. After this time, the container is taken as stuck.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Docker's default capabilities: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT,
 /// MKNOD, AUDIT_WRITE, SETFCAP.
 const DEFAULT_CAPABILITIES: u64 = 0x0000_0000_a804_25fb;
 
-/// The parts of the machine's root that a container sees.
+/// The directories of the machine's root that a container sees.
 const OF_THE_MACHINE: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "etc"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
@@ -41,7 +41,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// With the command and the drop-in of this build, and programs of the test.
+    /// Makes an image with the command and the drop-in of this build.
     pub fn new() -> Image {
         let directory = TempDir::with_prefix("umsg-cli-test-").unwrap();
         crate::support::set_mode(directory.path(), 0o755);
@@ -57,7 +57,8 @@ impl Image {
     /// Adds a program or library.
     pub fn add(&self, file: &Path, place: &str) {
         let place = self.directory.path().join("dist").join(place);
-        // Another process copies: a descriptor that is open for writing could be inherited, and the file would be busy (ETXTBSY).
+        // Another process copies the file: a child of another test could inherit a descriptor that is open for writing, and the file would be busy
+        // (ETXTBSY).
         let mut install = Command::new("install");
         install
             .args(["-m", "755", "-D", "-t"])
@@ -84,16 +85,16 @@ pub struct Container {
     pub user: u32,
     pub command: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// A directory of the machine, and its path in the container.
+    /// Directories of the machine, each with its path in the container.
     pub volumes: Vec<(PathBuf, String)>,
     pub read_only: bool,
     drops_capabilities: bool,
-    /// In a user namespace of its own, in which `user` is root: as a rootless engine does it.
+    /// True for a container in its own user namespace, in which `user` is root, as a rootless engine makes it.
     is_rootless: bool,
 }
 
 impl Container {
-    /// Without volumes and capabilities, with a read-only root.
+    /// Makes a container without volumes and capabilities, with a read-only root.
     pub fn new(user: u32, command: &[&str]) -> Container {
         Container {
             user,
@@ -111,7 +112,7 @@ impl Container {
         self
     }
 
-    /// Leaves to root the capabilities that it has in Docker by default.
+    /// Leaves root the capabilities that Docker grants by default.
     pub fn with_capabilities(mut self) -> Container {
         self.drops_capabilities = false;
         self
@@ -155,7 +156,7 @@ impl Container {
         self.start(image).finish()
     }
 
-    /// Makes this process the supervisor of a container, and its child, which returns, the container.
+    /// Turns this process into the supervisor of a container. The function returns in the child, which is the container.
     fn enter(&self, root: &Path, dist: &Path) -> io::Result<()> {
         let namespaces = libc::CLONE_NEWNS
             | libc::CLONE_NEWPID
@@ -164,15 +165,15 @@ impl Container {
             | libc::CLONE_NEWNET;
         if self.is_rootless {
             become_user(self.user)?;
-            // SAFETY: the call changes a setting of this process. Otherwise the files in /proc that the following lines write would belong to root.
+            // SAFETY: the call changes a setting of this process. Without the call, root would own the files in /proc that the following lines write.
             done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) })?;
-            // SAFETY: changes the namespaces of this process, which has one thread.
+            // SAFETY: the call changes the namespaces of this process, which has one thread.
             done(unsafe { libc::unshare(namespaces | libc::CLONE_NEWUSER) })?;
             std::fs::write("/proc/self/setgroups", "deny")?;
             std::fs::write("/proc/self/uid_map", format!("0 {} 1", self.user))?;
             std::fs::write("/proc/self/gid_map", format!("0 {} 1", self.user))?;
         } else {
-            // SAFETY: as above.
+            // SAFETY: the call changes the namespaces of this process, which has one thread.
             done(unsafe { libc::unshare(namespaces) })?;
         }
         // SAFETY: the process has one thread.
@@ -256,7 +257,8 @@ impl Container {
         if !self.is_rootless {
             become_user(self.user)?;
         }
-        // SAFETY: the calls change settings of this process. The change of the user has cancelled the signal that comes when the supervisor dies.
+        // SAFETY: the calls change settings of this process. The change of the user has cancelled the signal that the process gets when the
+        // supervisor dies.
         unsafe {
             done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
             done(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
@@ -264,17 +266,17 @@ impl Container {
         for (call, errno) in DOCKER.answers {
             refuse(&[(*call).into()], *errno);
         }
-        // Of two filters that refuse a call, the one that was installed last answers.
+        // If two filters refuse a call, the filter that was installed last determines the answer.
         allow_only(&DOCKER.lets_pass(), DOCKER.others);
         Ok(())
     }
 }
 
-/// Waits for the container's first process, and ends as that process does. Its death ends the container.
+/// Waits for the container's first process, and ends with the same status. The container ends when its first process dies.
 fn supervise(container: i32) -> ! {
     let mut status = 0;
-    // SAFETY: also closes the descriptors that the container's process has inherited, above all the pipe on which the test waits for exec. Then waits
-    // for a child of this process, and ends without a return to the code of the test.
+    // SAFETY: the first call also closes inherited descriptors, mainly the pipe on which the test waits for exec. The second call waits for a child
+    // of this process. The third one ends the process, so the code of the test does not continue here.
     unsafe {
         libc::close_range(0, u32::MAX, 0);
         while libc::waitpid(container, &raw mut status, 0) < 0 {}
@@ -285,14 +287,14 @@ fn supervise(container: i32) -> ! {
     }
 }
 
-/// A container that has been started. The drop kills it.
+/// A container that was started. The drop kills the container.
 pub struct Running {
     child: Option<Child>,
     what: String,
 }
 
 impl Running {
-    /// Kills all processes of the container, as `docker kill` does: the kernel does it, once the supervisor is gone.
+    /// Kills all processes of the container, as `docker kill` does: the supervisor is killed, and then the kernel kills the rest.
     pub fn kill(mut self) {
         self.end();
     }
@@ -301,7 +303,7 @@ impl Running {
     pub fn finish(mut self) -> Output {
         let mut child = self.child.take().expect("it is running");
         let end = Instant::now() + PATIENCE;
-        // The pipes hold 64 KiB; the programs of the tests print less.
+        // The output is read at the end: a pipe has room for 64 KiB, and the programs of the tests print less.
         while child.try_wait().unwrap().is_none() {
             if Instant::now() > end {
                 let _ = child.kill();
@@ -329,7 +331,7 @@ impl Running {
 
     fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // When the supervisor is gone, the kernel kills the container's first process, and then its other processes.
+            // When the supervisor has ended, the kernel kills the container's first process, and then its other processes.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -404,7 +406,7 @@ fn mount(
 
 fn change_root(root: &Path) -> io::Result<()> {
     std::env::set_current_dir(root)?;
-    // SAFETY: the texts end with NUL. The old root lies over the new one, until it is unmounted.
+    // SAFETY: the texts end with NUL. The old root is mounted over the new one until it is unmounted.
     unsafe {
         done(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) as i32)?;
         done(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;

@@ -1,6 +1,6 @@
-//! The files of `examples/containers`, carried out without a container engine.
+//! The files of `examples/containers`, interpreted without a container engine.
 //!
-//! A key that this module does not know fails the test: then the file says something that is not tested.
+//! An unknown key fails the test: otherwise a part of the file would be untested.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub struct Service {
     #[serde(default)]
     pub depends_on: BTreeMap<String, Condition>,
     pub healthcheck: Option<Healthcheck>,
-    /// Not used: the engine of the test kills the containers, and needs no init process.
+    /// Unused: the test kills the containers, so they need no init process.
     #[serde(default, rename = "init")]
     _init: bool,
 }
@@ -230,7 +230,7 @@ impl Pod {
         pod
     }
 
-    /// Returns the containers that run first, one after the other, and then the others, by their names.
+    /// Returns the init containers, which run first, one after another. Then returns the other containers, by name.
     pub fn containers(&self, volume: &Path) -> (Vec<Container>, BTreeMap<String, Container>) {
         let [only] = &self.spec.volumes[..] else {
             panic!("one volume");

@@ -1,4 +1,4 @@
-//! `umsg metrics --listen`, and a client of HTTP.
+//! A running `umsg metrics --listen`, and an HTTP client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::support::patients::Killed;
 use super::support::{Site, start};
 
-/// The time after which a wait has failed.
+/// The time after which a wait fails the test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server that ends with the test.
+/// A server that is killed at the end of the test.
 pub struct Exporter {
     process: Killed,
     pub address: SocketAddr,
@@ -45,7 +45,7 @@ impl Exporter {
         answer
     }
 
-    /// Returns the metrics; a text in pieces is put together.
+    /// Returns the metrics. Joins the text if the server sends it in chunks.
     #[track_caller]
     pub fn metrics(&self) -> String {
         let answer = self.get("GET", "/metrics", "");
@@ -57,7 +57,7 @@ impl Exporter {
         }
     }
 
-    /// Returns the lines of the queues' files in the list of mappings.
+    /// Returns the lines about queue files in the server's list of mappings.
     pub fn mappings(&self, site: &Site) -> String {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process.0.id()));
         let (maps, path) = (maps.unwrap(), site.path().to_str().unwrap());
@@ -66,7 +66,7 @@ impl Exporter {
     }
 }
 
-/// Puts the pieces of a chunked body together.
+/// Joins the chunks of a body.
 fn joined(mut body: &str) -> String {
     let mut whole = String::new();
     loop {

@@ -1,5 +1,5 @@
-//! Prometheus and promtool of Debian judge the metrics, the alert rules and the dashboard. Without them, the tests say so and pass. CI has both:
-//! `UMSG_TEST_PROMETHEUS` names their directory.
+//! Checks the metrics, the alert rules and the dashboard with Prometheus and promtool of Debian. Without these programs, the tests print that and
+//! pass. CI has both: `UMSG_TEST_PROMETHEUS` names their directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use super::support::patients::Killed;
 use super::support::{Site, finish, start};
 use super::with_all_kinds;
 
-/// Finds a program. Reports if it is missing; this is a failure if `UMSG_TEST_PROMETHEUS` says that it is there.
+/// Finds a program. Prints a note if the program is missing, or fails if `UMSG_TEST_PROMETHEUS` promises the program.
 fn found(program: &str) -> Option<PathBuf> {
     if let Some(directory) = std::env::var_os("UMSG_TEST_PROMETHEUS") {
         let path = Path::new(&directory).join(program);
@@ -34,7 +34,7 @@ fn contrib(file: &str) -> PathBuf {
         .join(file)
 }
 
-/// promtool accepts the text, and knows no better names.
+/// Checks that promtool accepts the text, and suggests no better names.
 pub fn check_metrics(site: &Site) {
     let Some(promtool) = found("promtool") else {
         return;
@@ -60,13 +60,13 @@ fn promtool_finds_no_fault_in_the_metrics_and_in_the_alert_rules() {
     }
 }
 
-/// Returns the words of a text that are names of metrics.
+/// Returns the words of a text that are metric names.
 fn metrics_of(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("umsg_")).collect()
 }
 
-/// Returns the names of metrics that a text declares, in the form of Prometheus.
+/// Returns the metric names that a text declares in the form of Prometheus.
 fn declared(text: &str) -> BTreeSet<&str> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.filter_map(|line| line.split(' ').next()).collect()
@@ -110,7 +110,7 @@ fn the_dashboard_and_the_rules_use_metrics_that_exist() {
         Command::new(promtool).args(["check", "rules"]).arg(&file),
         b"",
     );
-    // promtool finds duplicates, because the rules have the same name.
+    // promtool reports duplicates, because several rules have the same name.
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
 }
 
@@ -125,7 +125,7 @@ fn scraping(prometheus: &Path, home: &Path, exporter: &Exporter) -> (Killed, Str
         ),
     )
     .unwrap();
-    // Another program may take the port meanwhile: then Prometheus ends, and the test fails.
+    // Another program may take the port before Prometheus does. Prometheus then ends, and the test fails.
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -138,7 +138,7 @@ fn scraping(prometheus: &Path, home: &Path, exporter: &Exporter) -> (Killed, Str
         ))
         .arg(format!("--web.listen-address={address}"));
     let mut process = Killed(start(&mut command));
-    // Without a reader of its log, Prometheus would block once the pipe is full.
+    // The log is read all the time: otherwise Prometheus would block when the pipe is full.
     let mut log = process.0.stderr.take().unwrap();
     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     (process, address)
@@ -168,7 +168,7 @@ fn prometheus_scrapes_the_server_and_answers_with_the_values() {
     }
 }
 
-/// Returns the body of an answer; None if there is no server yet.
+/// Returns the body of an answer. None if no server listens yet.
 fn get(address: &str, path: &str) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).ok()?;

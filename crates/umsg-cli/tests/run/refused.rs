@@ -1,4 +1,4 @@
-//! Programs that would not see the drop-in.
+//! Tests programs that would not load the drop-in.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_program_that_gains_a_user_or_a_group_is_refused() {
     stage
         .run_file(&program)
         .fails(120, &["it is set-group-ID, so"]);
-    // Without the group's x bit, the set-group-ID bit has another meaning. A program that sets the caller's own id grants it nothing.
+    // Without the group's x bit, the set-group-ID bit has another meaning. A set-user-ID program of the caller gains no privilege.
     set_mode(&program, 0o2745);
     stage.run_file(&program).text();
     give_to(&program, 0);
@@ -84,7 +84,7 @@ fn a_program_with_file_capabilities_is_refused_to_users_that_gain_by_them() {
 fn a_program_for_another_machine_is_refused() {
     let stage = Stage::new();
     let mut header = std::fs::read("/bin/true").unwrap();
-    // e_machine: s390
+    // The field `e_machine` becomes 22: s390.
     header[18..20].copy_from_slice(&[22, 0]);
     let program = stage.workshop.path("foreign");
     std::fs::write(&program, header).unwrap();

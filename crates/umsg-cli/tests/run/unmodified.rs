@@ -1,4 +1,4 @@
-//! Programs that use queues under `umsg run`.
+//! Tests unmodified programs that use queues under `umsg run`.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn a_program_is_the_last_user_of_a_queue_that_goes_as_long_as_it_has_a_descripto
             struct mq_attr attributes;
             mqd_t first, second;
             if (count > 1) {
-                // The inherited descriptor.
+                // Descriptor 3 is the inherited queue.
                 CHECK(mq_getattr(3, &attributes) == 0 && attributes.mq_curmsgs == 1);
                 CHECK(mq_close(3) == 0 && !is_there() && errno == ENOENT);
                 return 0;
@@ -123,7 +123,7 @@ fn the_options_choose_whose_queues_dev_mqueue_and_ipc_namespaces_have() {
     assert_eq!(shell(&[], "ls /dev/mqueue"), "jobs\n");
     let off = shell(&["--dev-mqueue", "off"], "ls /dev/mqueue 2>&1; true");
     assert_ne!(off, "jobs\n");
-    // A command within, too, belongs to the IPC namespace in which it is started.
+    // A command that runs under `umsg run` also uses the IPC namespace in which it is started.
     umsg_testkit::needs_root!();
     let made = r#""$UMSG" create /other >/dev/null; "$UMSG" ls --quiet; ls /dev/mqueue;
         "$UMSG" run -- unshare --ipc "$UMSG" ls --quiet; "$UMSG" run -- "$UMSG" ls --quiet"#;

@@ -1,4 +1,4 @@
-//! Static programs that a dynamic program starts.
+//! Tests static programs that a dynamic program starts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn programs() -> (PathBuf, PathBuf) {
     ONCE.get_or_init(make).clone()
 }
 
-/// Runs a command line under `umsg run`, where the static program can be looked up.
+/// Runs a command line under `umsg run`, with the static program's directory in PATH.
 fn run(site: &Site, options: &[&str], program: &[&str]) -> Outcome {
     let (_, child) = programs();
     let place = child.parent().unwrap();
@@ -60,7 +60,7 @@ fn a_static_child_uses_umsg_however_it_is_started() {
         let outcome = run(&site, &[], &[starter, way, child, way]);
         assert_eq!(outcome.code, Some(7), "{way}: {outcome:?}");
         let told = String::from_utf8(outcome.output).unwrap();
-        // The shell names a program by its path.
+        // The call system(3) starts a shell, which names a program by its path.
         let name = if way == "system" { child } else { "name" };
         assert_eq!(told, format!("{name} last\n"), "{way}");
         is_on_umsg(&site, way);
@@ -81,7 +81,7 @@ fn scripts_of_a_dynamic_shell_start_static_programs() {
     let outcome = run(&site, &[], &["env", script.to_str().unwrap()]);
     assert_eq!(outcome.code, Some(7), "{outcome:?}");
     is_on_umsg(&site, script.to_str().unwrap());
-    // A dynamic program between them.
+    // A dynamic program starts the static program.
     let line = format!("exec env sh -c '{} deep & wait $!'", child.display());
     let outcome = run(&site, &[], &["sh", "-c", &line]);
     assert_eq!(outcome.code, Some(7), "{outcome:?}");
@@ -100,7 +100,7 @@ fn a_static_child_is_refused_if_none_is_supervised() {
     let outcome = run(&site, &forced, &["sh", "-c", &line]);
     assert_eq!(outcome.code, Some(7), "{outcome:?}");
     is_on_umsg(&site, "x");
-    // The error of a file that may not be executed is the kernel's.
+    // For a file that may not be executed, the error is the kernel's error.
     let workshop = Workshop::new();
     let copy = workshop.copy(&child, "copy");
     crate::support::set_mode(&copy, 0o644);
@@ -119,7 +119,7 @@ fn a_static_child_is_refused_if_none_is_supervised() {
         (outcome.code, outcome.errors.as_str()),
         (Some(96), "execv: Permission denied\n")
     );
-    // As the user wants it, the program is left to the kernel; it has no drop-in.
+    // With the options `--force --raw-syscalls off`, the static program uses the kernel's queues, and has no drop-in.
     let Some(busybox) = on_the_path("busybox") else {
         return skip("busybox is not installed: no program is left to the kernel");
     };
@@ -128,7 +128,7 @@ fn a_static_child_is_refused_if_none_is_supervised() {
     assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""));
 }
 
-/// The program that PATH finds, and the error if it finds none, are those without umsg.
+/// The program found in PATH, and the error if there is none, are the same as without umsg.
 #[test]
 fn a_static_child_is_looked_up_as_libc_does() {
     umsg_testkit::needs_root!();
@@ -189,7 +189,7 @@ fn a_static_child_is_looked_up_as_libc_does() {
             within.args(arguments);
             prepare(&mut within);
             let (without, within) = (finish(&mut without, b""), finish(&mut within, b""));
-            // A program that posix_spawnp starts is no script without an interpreter.
+            // posix_spawnp does not start a file without an interpreter line as a script, so code 5 can't occur.
             if let Some(code) = code.filter(|code| (*code, way) != (5, "spawnp")) {
                 assert_eq!(without.code, Some(code), "{way} {path:?}: {without:?}");
             }

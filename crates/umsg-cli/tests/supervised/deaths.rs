@@ -1,4 +1,4 @@
-//! The death of the supervisor, and of supervised programs.
+//! Tests the death of the supervisor, and of supervised programs.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn supervisor(site: &Site) -> Option<i32> {
 }
 
 fn kill(process: i32) {
-    // SAFETY: the call takes numbers, and this test has started the process.
+    // SAFETY: the call takes integers, and this test has started the process.
     assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
 }
 
@@ -69,8 +69,8 @@ fn await_none(site: &Site) {
     }
 }
 
-/// Waits until a killed process has ended, and only its parent has still to read its exit status. Calls on queues fail earlier: as soon as the last
-/// thread has closed the listener. The leases of the process last until that thread has ended, too.
+/// Waits until a killed process has ended, and only its parent has still to read its exit status. Calls on queues fail earlier: once the last thread
+/// has closed the listener. The leases of the process last until its last thread has ended.
 fn await_end(process: i32) {
     let start = Instant::now();
     let lives = || {
@@ -104,8 +104,8 @@ fn the_supervisor_ends_with_the_last_program() {
     await_none(&site);
 }
 
-/// A sender counts a message that the call has reported as sent; a receiver one that the call has reported as received. The sender may have sent one
-/// message more, whose call failed; and the receiver may get the last one again.
+/// A sender prints a message when the send has returned, and a receiver when the receive has returned. The sender may have sent one more message,
+/// whose call failed. The receiver may get its last message again.
 #[test]
 fn no_message_is_lost_if_the_supervisor_is_killed() {
     let workshop = Workshop::new();
@@ -181,8 +181,8 @@ fn a_message_that_is_received_while_the_supervisor_is_killed_comes_again_or_was_
         let rest = rest.text().lines().map(|text| text.parse::<u32>().unwrap());
         let next = seen.len() as u32;
         assert_eq!(seen, (0..next).collect::<Vec<_>>());
-        // A message comes again if the supervisor died between the answer and the acknowledgement. It need not be the last one: the thread that has
-        // answered may get no processor while another one leads.
+        // A message is redelivered if the supervisor died between the answer and the acknowledgement. It may be an earlier message than the last one:
+        // the thread that answered may get no CPU while another thread leads.
         let (again, new): (Vec<u32>, Vec<u32>) = rest.partition(|number| *number < next);
         assert!(again.len() <= 1, "{again:?} after {next}");
         assert_eq!(new, (next..2000).collect::<Vec<_>>(), "after {next}");
@@ -203,7 +203,7 @@ fn a_killed_receiver_takes_no_message() {
     assert_eq!(site.umsg(&["recv", "/stream"]).text().trim(), "kept");
 }
 
-/// A call that waits has no message and has sent none.
+/// A blocked receive has no message, and a blocked send has sent none.
 #[test]
 fn blocked_calls_fail_if_the_supervisor_is_killed_and_no_message_is_lost() {
     let (site, workshop) = (Site::new(), Workshop::new());

@@ -1,4 +1,4 @@
-//! /dev/mqueue, the limits in /proc/sys and /proc/sysvipc/msg, as a static program sees them.
+//! Tests /dev/mqueue, the limits in /proc/sys and /proc/sysvipc/msg, as a static program sees them.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn programs() -> [PathBuf; 2] {
         .clone()
 }
 
-/// Runs the steps in a static program and, with the drop-in, in a dynamic one. Both print the same.
+/// Runs the steps in a static program and, with the drop-in, in a dynamic one. Both programs must print the expected text.
 #[track_caller]
 fn both(steps: &[&str], expected: &str) {
     for program in programs() {
@@ -44,7 +44,7 @@ fn a_limit_is_read_and_written() {
         DEFAULT, "23", "read", DEFAULT, "write", LONGEST, "0x1000", "read", LONGEST,
     ];
     both(&steps, "10\n2\n7\n7 8192\n7 23\n23\n6\n4096\n");
-    // The files exist, so that O_EXCL fails. A write that is no number has no effect.
+    // The files exist, so O_EXCL fails. A write of a text that is not a number has no effect.
     let site = Site::new();
     let [program, _] = programs();
     let steps = ["create", LONGEST, "write", LONGEST, "many", "read", LONGEST];
@@ -54,7 +54,7 @@ fn a_limit_is_read_and_written() {
     assert_eq!(limits["msgmax"], 8192);
 }
 
-/// The position of the descriptor is not known any more when the supervisor looks.
+/// When the supervisor checks the file, it no longer knows the position at which the program wrote.
 #[test]
 fn a_number_over_a_part_of_the_old_one_is_the_number_that_was_written() {
     const DEFAULT: &str = "/proc/sys/fs/mqueue/msg_default";
@@ -206,7 +206,7 @@ fn a_queue_below_dev_mqueue_is_opened_shown_and_removed() {
     );
 }
 
-/// The mode of a new queue does not count for its creator, also if that user is not root.
+/// The mode of a new queue does not restrict its creator, even if the creator is not root.
 #[test]
 fn a_user_creates_a_queue_that_no_one_may_write() {
     umsg_testkit::needs_root!();
@@ -229,7 +229,7 @@ fn a_user_creates_a_queue_that_no_one_may_write() {
     assert_eq!(outcome.text(), "0\n100400 80\n");
 }
 
-/// RESOLVE_BENEATH, RESOLVE_IN_ROOT, and a structure that is too small.
+/// The test uses RESOLVE_BENEATH, RESOLVE_IN_ROOT, and a structure that is too small.
 #[test]
 fn an_absolute_path_that_is_confined_is_the_kernels() {
     const QUEUE: &str = "/dev/mqueue/umsg-confined";
@@ -275,16 +275,16 @@ fn the_options_leave_files_to_the_kernel() {
     );
 }
 
-/// Moves to a user namespace, in which no queue counts yet: the kernel counts the bytes of all queues of a user, and other tests have queues.
+/// Moves to a new user namespace, whose count of bytes is 0. The kernel counts the bytes of all queues of a user, and other tests have queues.
 fn leave_user_namespace() -> std::io::Result<()> {
-    // SAFETY: the call takes a number.
+    // SAFETY: the call takes an integer.
     match unsafe { libc::unshare(libc::CLONE_NEWUSER) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
 }
 
-/// The kernel judges the limit of the program, not that of its supervisor.
+/// The kernel checks the resource limit of the program, not the limit of its supervisor.
 #[test]
 fn the_limit_of_bytes_is_that_of_the_program() {
     umsg_testkit::needs_root!();
@@ -301,7 +301,7 @@ fn the_limit_of_bytes_is_that_of_the_program() {
         "/umsg-more",
     ];
     let mut on_the_kernel = std::process::Command::new(&program);
-    // SAFETY: the function makes system calls alone.
+    // SAFETY: the function only makes system calls.
     unsafe { on_the_kernel.args(steps).pre_exec(leave_user_namespace) };
     let kernels = finish(&mut on_the_kernel, b"");
     let _ = umsg_carry::kernel::posix::unlink(b"/umsg-files");

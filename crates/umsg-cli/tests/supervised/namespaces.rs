@@ -1,4 +1,4 @@
-//! IPC namespaces of the kernel, in static programs and in trees of static and dynamic ones.
+//! Tests IPC namespaces of the kernel, in static programs and in process trees of static and dynamic programs.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn program() -> std::path::PathBuf {
     cases("ipc_namespaces", "static", &["-static", "-include", GAPS])
 }
 
-/// Returns a site that only its owner and root can use. In such a directory, processes that /proc hides do not matter.
+/// Returns a site that only its owner and root can use. For such a directory, processes that /proc hides are ignored.
 fn closed() -> Site {
     let site = Site::new();
     set_mode(&site, 0o700);
@@ -28,7 +28,7 @@ fn set_mode(site: &Site, mode: u32) {
     std::fs::set_permissions(site.path(), PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// The supervisor removes the last directories after the end of the last program.
+/// Waits until all directories of IPC namespaces are removed: the supervisor removes the last ones after the end of the last program.
 #[track_caller]
 fn all_are_removed(site: &Site) {
     let start = Instant::now();
@@ -46,7 +46,8 @@ fn all_are_removed(site: &Site) {
 /// With `auto`, each static program has a supervisor of its own. With `on`, one supervisor serves all programs.
 const SUPERVISED: [&str; 2] = ["--raw-syscalls=auto", "--raw-syscalls=on"];
 
-/// Removes what a shell leaves. A shell that has used no queue removes no directory, and each supervisor of `auto` waits only 2 seconds for its end.
+/// The arguments of `umsg gc` that remove the directories that remain after a shell. A shell that has used no queue removes no directory, and each
+/// supervisor of `auto` waits only 2 seconds for the end of the shell.
 const SWEEP: [&str; 3] = ["gc", "--leftovers", "--remove"];
 
 macro_rules! namespace_cases {
@@ -81,7 +82,7 @@ fn the_supervisor_removes_the_directories_of_ended_namespaces() {
     }
 }
 
-/// A process that /proc hides may be in the IPC namespace. Its user can use an open directory.
+/// A hidden process may be in the IPC namespace, and its user can use an open directory.
 #[test]
 fn an_open_directory_stays_while_proc_hides_a_process() {
     umsg_testkit::needs_root!();
@@ -106,7 +107,7 @@ fn an_open_directory_stays_while_proc_hides_a_process() {
     all_are_removed(&site);
 }
 
-/// The tree goes on after the end of the namespace.
+/// The process tree continues after the end of the namespace.
 #[test]
 fn a_living_supervisor_removes_the_directory_of_an_ended_namespace() {
     umsg_testkit::needs_root!();
@@ -136,7 +137,7 @@ fn shell(site: &Site, options: &[&str], line: &str) -> crate::support::Outcome {
     finish(&mut command, b"")
 }
 
-/// A line of a shell, in which static and dynamic programs look for queues of each other in a new IPC namespace.
+/// Returns a line of shell script: static and dynamic programs look for each other's queues in a new IPC namespace.
 fn mixed(umsg: &Path, program: &Path, unshare: &str) -> String {
     let (umsg, program) = (umsg.display(), program.display());
     format!(

@@ -1,4 +1,4 @@
-//! A dynamic program that makes its system calls on System V queues by the instruction: threads exchange messages.
+//! A dynamic program that makes its System V calls by the CPU's instruction. Threads exchange messages.
 
 use std::arch::asm;
 

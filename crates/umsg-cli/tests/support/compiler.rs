@@ -1,4 +1,4 @@
-//! Programs and libraries made for a test.
+//! Compiles programs and libraries for a test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,8 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use umsg_testkit::compile::Compile;
 
-/// A directory for them that every user can look into, on a file system where set-user-ID bits mean something. Removed
-/// with the test.
+/// A directory for test programs that every user can read, on a file system that respects set-user-ID bits. It is removed at the end of the test.
 pub struct Workshop(TempDir);
 
 impl Workshop {
@@ -21,7 +20,7 @@ impl Workshop {
         self.0.path().join(name)
     }
 
-    /// Compiles C; None if the compiler can't do that here.
+    /// Compiles a C program. None if this compiler can't do it.
     pub fn try_compile(&self, name: &str, source: &str, arguments: &[&str]) -> Option<PathBuf> {
         let file = self.path(&format!("{name}.c"));
         std::fs::write(&file, source).unwrap();
@@ -35,7 +34,7 @@ impl Workshop {
         compiled.unwrap_or_else(|| panic!("{name} does not compile"))
     }
 
-    /// A library that can be preloaded and does nothing.
+    /// Makes a library that can be preloaded and does nothing.
     pub fn idle_library(&self) -> PathBuf {
         self.compile("libidle.so", "int umsg_test_idle;", &["-shared", "-fPIC"])
     }
@@ -46,8 +45,8 @@ impl Workshop {
         self.copy(draft, name)
     }
 
-    /// Returns a copy that can be executed. Another process makes it: a descriptor of this process that is open for writing could be inherited by a
-    /// child that another test starts, and the file would be busy (ETXTBSY).
+    /// Returns an executable copy. Another process makes the copy: a child of another test could inherit a descriptor of this process that is open
+    /// for writing, and the file would be busy (ETXTBSY).
     pub fn copy(&self, program: impl AsRef<Path>, name: &str) -> PathBuf {
         let copy = self.path(name);
         let mut install = Command::new("install");

@@ -1,4 +1,4 @@
-//! Runs the real command in a namespace of the test's own.
+//! Runs the real command in a namespace for one test.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod compiler;
@@ -20,9 +20,9 @@ use rustix::fs::{SeekFrom, seek};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The time that a command may take before it counts as stuck.
+/// The time after which a command without an end is taken as stuck.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A user other than root without files.
+/// A user other than root who owns no files.
 pub const NOBODY: u32 = 65_534;
 
 /// The result of a command.
@@ -46,7 +46,7 @@ impl Outcome {
         serde_json::from_str(self.text()).unwrap()
     }
 
-    /// Returns the JSON values of the output, which has one in each line.
+    /// Returns the JSON values of the output, one for each line.
     #[track_caller]
     pub fn json_lines(&self) -> Vec<Value> {
         let lines = self.text().lines();
@@ -55,7 +55,7 @@ impl Outcome {
             .collect()
     }
 
-    /// Asserts that it failed with this code and with one line on standard error that holds all the parts.
+    /// Asserts that the command failed with this code, and with one line on standard error that contains all the parts.
     #[track_caller]
     pub fn fails(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -67,7 +67,7 @@ impl Outcome {
     }
 }
 
-/// A namespace that is removed with the test.
+/// A namespace that is removed at the end of the test.
 pub struct Site(TempDir);
 
 impl Site {
@@ -110,12 +110,12 @@ impl Site {
         end(command.spawn().unwrap())
     }
 
-    /// Runs as a user other than root; None if the test is not root and so can't change its user.
+    /// Runs the command as a user other than root. None if the test is not root, and so can't change its user.
     pub fn umsg_as_nobody(&self, arguments: &[&str]) -> Option<Outcome> {
         self.umsg_as_nobody_with(arguments, &[])
     }
 
-    /// Does the same, with some variables in the environment.
+    /// Runs the command as [`umsg_as_nobody`](Self::umsg_as_nobody) does, with further environment variables.
     pub fn umsg_as_nobody_with(
         &self,
         arguments: &[&str],
@@ -124,7 +124,7 @@ impl Site {
         if !is_root() {
             return None;
         }
-        // The other user may have no access to the directory in which the command was built.
+        // The copy is needed: the other user may have no access to the directory in which the command was built.
         let workshop = Workshop::new();
         let mut command = Command::new(workshop.copy(env!("CARGO_BIN_EXE_umsg"), "umsg"));
         clean(&mut command)
@@ -135,7 +135,7 @@ impl Site {
         Some(finish(&mut command, b""))
     }
 
-    /// Writes bytes into a queue's file, such as mq/q, from a place on.
+    /// Writes bytes into a queue's file, such as `mq/q`, at an offset.
     pub fn scribble(&self, file: &str, offset: u64, bytes: &[u8]) {
         let file = std::fs::File::options()
             .write(true)
@@ -151,13 +151,13 @@ impl Site {
         header
     }
 
-    /// Returns the pages of a file of the namespace that are not all zeroes, by their offsets. The file of a System V queue has gigabytes of holes.
+    /// Returns the pages of a file of the namespace that contain a byte other than 0, by offset. The file of a System V queue has gigabytes of holes.
     pub fn pages(&self, file: &str) -> BTreeMap<u64, Vec<u8>> {
         const PAGE: u64 = 4096;
         let file = std::fs::File::open(self.path().join(file)).unwrap();
         let mut pages = BTreeMap::new();
         let mut at = 0;
-        // ENXIO: only a hole is left.
+        // The loop ends with ENXIO: only a hole is left.
         while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
             let end = seek(&file, SeekFrom::Hole(data)).unwrap();
             for offset in (data / PAGE * PAGE..end).step_by(PAGE as usize) {
@@ -172,7 +172,7 @@ impl Site {
         pages
     }
 
-    /// Waits until `umsg stat NAME` shows this number in this field.
+    /// Waits until `umsg stat NAME` shows this number in the given field.
     pub fn wait_for(&self, name: &str, field: &str, number: u64) {
         let start = Instant::now();
         while self.umsg(&["stat", name, "--json"]).json()[field] != number {
@@ -219,14 +219,14 @@ pub fn finish(command: &mut Command, input: &[u8]) -> Outcome {
     let mut child = start(command);
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // The command may end without reading it all.
+    // A failed write is ignored: the command may end before it has read the whole input.
     let writer = thread::spawn(move || drop(stdin.write_all(&input)));
     let outcome = end(child);
     writer.join().unwrap();
     outcome
 }
 
-/// Waits for a command that was started; kills it if it is stuck.
+/// Waits for a command that was started. Kills the command if it is stuck.
 pub fn end(mut child: Child) -> Outcome {
     drop(child.stdin.take());
     let output = child.stdout.take().map(read_all);

@@ -1,11 +1,11 @@
-//! Processes that a queue's users wait for.
+//! Processes that delay the users of a queue, for example because they are stopped.
 
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use super::{Site, start};
 
-/// A process that is killed and reaped with the test.
+/// A process that is killed and reaped at the end of the test.
 pub struct Killed(pub Child);
 
 impl Drop for Killed {
@@ -15,9 +15,9 @@ impl Drop for Killed {
     }
 }
 
-/// Returns a process that is stopped while it has the queue of this file open.
+/// Returns a process that is stopped while it has this queue file open.
 pub fn stopped(site: &Site, name: &str, file: &str) -> Killed {
-    // It waits for lines to send.
+    // The process waits for lines on standard input, which it would send.
     let process = Killed(start(&mut site.command(&["send", name])));
     let pid = process.0.id().to_string();
     let maps = format!("/proc/{pid}/maps");

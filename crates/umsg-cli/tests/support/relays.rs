@@ -1,4 +1,4 @@
-//! Relays that a test starts, and queues of the kernel that end with it.
+//! Relays that a test starts, and kernel queues that are removed at the end of the test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout};
@@ -12,17 +12,17 @@ use umsg_testkit::users::is_root;
 
 use super::{Outcome, Site, end, start};
 
-/// Patience with what takes milliseconds on an idle machine.
+/// The maximum wait for an event that takes milliseconds on an idle machine.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// A relay. A test that fails kills it.
+/// A running relay. If the test fails, the drop kills the relay.
 pub struct Relay {
     child: Option<Child>,
     lines: Option<BufReader<ChildStdout>>,
 }
 
 impl Relay {
-    /// Starts a relay, and waits until each of its pairs runs. The relay dies at the point, if there is one.
+    /// Starts a relay, and waits until each of its pairs runs. The relay dies at the crash point `point`, if given.
     pub fn start(site: &Site, pairs: usize, options: &[&str], point: Option<&str>) -> Relay {
         let mut command = site.command(&["relay"]);
         command.args(options);
@@ -42,7 +42,7 @@ impl Relay {
         relay
     }
 
-    /// The next line of its output.
+    /// Returns the next line of the relay's output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.as_mut().unwrap().read_line(&mut line).unwrap();
@@ -57,7 +57,7 @@ impl Relay {
         kill_process(Pid::from_raw(self.pid() as i32).unwrap(), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the relay.
     pub fn finish(&mut self) -> Outcome {
         let mut output = Vec::new();
         self.lines.take().unwrap().read_to_end(&mut output).unwrap();
@@ -65,7 +65,7 @@ impl Relay {
         Outcome { output, ..outcome }
     }
 
-    /// Ends it in order.
+    /// Ends the relay in order.
     pub fn stop(mut self) -> Outcome {
         self.signal(Signal::TERM);
         let outcome = self.finish();
@@ -73,7 +73,7 @@ impl Relay {
         outcome
     }
 
-    /// Kills it.
+    /// Kills the relay.
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
         assert_eq!(self.finish().code, None);
@@ -93,7 +93,7 @@ pub fn namespace(site: &Site) -> Namespace {
     Namespace::at(site.path()).unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -173,14 +173,14 @@ impl Drop for KernelQueue {
     }
 }
 
-/// Moves the thread of a test, and the programs that it starts, to an IPC namespace of their own, if the test is root's. A test that is killed leaves no
-/// queue of the kernel behind then: the namespace ends with its last process.
+/// Moves the thread of a test, and the programs that it starts, to a new IPC namespace, if the test runs as root. A killed test then leaves no kernel
+/// queue: the namespace ends with its last process.
 pub fn leave_ipc_namespace() {
     thread_local! {
         static HAS_LEFT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     }
     if is_root() && !HAS_LEFT.replace(true) {
-        // SAFETY: the call takes a number. The thread has no System V semaphores that it would leave.
+        // SAFETY: the call takes an integer. The thread has no System V semaphores whose undo operations it would lose.
         let left = unsafe { libc::unshare(libc::CLONE_NEWIPC) };
         assert_eq!(left, 0, "unshare: {}", std::io::Error::last_os_error());
     }
@@ -195,13 +195,13 @@ pub struct SysvQueue {
 impl SysvQueue {
     pub fn new() -> SysvQueue {
         leave_ipc_namespace();
-        // A key of this process and this queue.
+        // The key contains the process id and a number of this queue, so it is unique.
         let key = (std::process::id() << 8 | number() & 0xff).cast_signed();
         let queue = sysv::Queue::open(key, Some(0o640)).unwrap();
         SysvQueue { key, queue }
     }
 
-    /// The name on the command line.
+    /// Returns the queue's name for the command line.
     pub fn name(&self) -> String {
         format!("key:{:#x}", self.key)
     }

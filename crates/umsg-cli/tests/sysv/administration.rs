@@ -1,4 +1,4 @@
-//! System V queues as a whole: their reports, the permission to remove them, limits.
+//! Tests the administration of System V queues: reports, the permission to remove a queue, limits.
 
 use super::*;
 use support::{NOBODY, set_mode};
@@ -128,7 +128,7 @@ fn rm_removes_by_key_and_by_identifier_and_says_what_it_could_not() {
     );
     let removed: Value = serde_json::from_slice(&outcome.output).unwrap();
     assert_eq!(removed, json!({"removed": [KEY, private]}));
-    // A new queue of the key has another identifier: the old one leads nowhere.
+    // The new queue of the key has another identifier, so the old identifier finds no queue.
     site.umsg(&["create", KEY]).text();
     site.umsg(&["stat", private])
         .fails(1, &["no queue has this identifier"]);
@@ -186,7 +186,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
         .fails(2, &["--msgmax must be from 0 to 16777216, not 17825792"]);
 }
 
-/// Overwrites the file of a queue from a byte on.
+/// Overwrites the file of a queue from an offset on.
 fn damage(site: &Site, id: &Value, at: u64) {
     let path = site.path().join(format!("msg/{id}"));
     let file = std::fs::File::options().write(true).open(path).unwrap();

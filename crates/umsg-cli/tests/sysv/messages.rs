@@ -98,7 +98,7 @@ fn lines_and_raw_bytes_go_through() {
     assert_eq!((received.code, received.output), (Some(0), bytes));
 }
 
-/// Removes the parts that differ from run to run.
+/// Removes the parts of a message that differ from run to run.
 fn known(mut message: Value) -> Value {
     let fields = message.as_object_mut().unwrap();
     assert!(fields.remove("sender_pid").unwrap().as_u64() > Some(0));

@@ -1,4 +1,4 @@
-//! Keys and the mouse: the list, the details, and changes of queues.
+//! Tests keys and the mouse: the list, the details, and changes of queues.
 
 use crate::support::patients::Killed;
 use crate::support::{Site, start};
@@ -74,7 +74,7 @@ fn keys_and_mouse_sort_filter_and_fold() {
     terminal.shows(&["Keys", "dead letters", "quit"]);
     terminal.press(&["?"]);
     terminal.hides(&["dead letters"]);
-    // A click selects, and one at the selection shows more.
+    // A click on another line selects it. A click on the selected line shows the details.
     let (column, row) = place(&screen, "/log");
     terminal.click(column, row);
     terminal.click(column, row);
@@ -137,7 +137,7 @@ fn details_show_waits_holds_and_priorities_and_messages_can_be_searched() {
     terminal.shows(&["5 bytes, priority or type 3", "first"]);
     terminal.press(&["q", "q"]);
     terminal.shows(&["POSIX queue", "to send"]);
-    // The pages of the other kinds of queues.
+    // The test opens the pages of the other kinds of queues.
     terminal.press(&["q", "Down", "Enter"]);
     terminal.shows(&["key:0x00000012  System V queue", "Messages by type"]);
     terminal.press(&["m"]);
@@ -199,7 +199,7 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     terminal.shows(&["/jobs: 1 message purged"]);
     assert_eq!(messages("/jobs"), 0);
 
-    // One dead letter from the list of messages, and then all.
+    // The test sends back one dead letter from the list of messages, and then all.
     terminal.press(&["Down", "m"]);
     terminal.shows(&["2 messages", "/jobs (undelivered)", "bad"]);
     terminal.press(&["Down", "R"]);
@@ -213,7 +213,7 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     terminal.press(&["q", "R"]);
     terminal.shows(&["Send all dead letters of /jobs.dead back"]);
     terminal.press(&["y"]);
-    // The screen may still have the same words about the first one.
+    // The screen may still show the same text for the first dead letter, so the test waits for the queue.
     site.wait_for("/jobs.dead", "messages", 0);
     terminal.shows(&["1 dead letter sent back"]);
     assert_eq!(messages("/jobs"), 2);

@@ -1,4 +1,4 @@
-//! `umsg top`: in a real terminal, and what it prints.
+//! Tests `umsg top` in a real terminal, and its printed output.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -12,7 +12,7 @@ use umsg::ring::{self, Post};
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (200, 50);
 
-/// Ends a test for which there is no terminal.
+/// Ends a test if there is no terminal.
 macro_rules! needs_a_terminal {
     () => {
         if crate::terminal::is_missing() {
@@ -26,7 +26,7 @@ mod printed;
 mod robustness;
 mod screen;
 
-/// Returns a namespace with a queue of each kind. The ring is this process's.
+/// Returns a namespace with a queue of each kind. This process owns the ring.
 fn with_all_kinds() -> (Site, ring::Ring) {
     let site = Site::new();
     site.umsg(&["create", "/orders", "--max-messages", "4"])
@@ -55,7 +55,7 @@ fn open_orders(site: &Site) -> posix::Queue {
     options.open("/orders").unwrap()
 }
 
-/// Returns the cells of the line of a queue, without its name and without pictures.
+/// Returns the cells of a queue's line, without the queue's name and without bar graphics.
 fn cells<'s>(screen: &'s str, name: &str) -> Option<Vec<&'s str>> {
     let mut lines = screen.lines().map(str::split_whitespace);
     let line = lines.find(|words| words.clone().next() == Some(name))?;

@@ -1,4 +1,4 @@
-//! The output without a terminal: --json, --batch, and errors.
+//! Tests the output without a terminal: `--json`, `--batch`, and errors.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! The screen beside stopped and killed processes, and beside queues that are removed or damaged.
+//! Tests the screen while processes are stopped or killed, and while queues are removed or damaged.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use crate::support::{Site, set_mode, start};
 use crate::terminal::Terminal;
 use crate::{LARGE, SMALL, cells, with_all_kinds};
 
-/// The offsets of the locks of a POSIX queue, and of the lock of a System V queue: docs/format.md.
+/// The files and offsets of the two locks of a POSIX queue, and of the lock of a System V queue. Source: docs/format.md.
 const LOCKS: [(&str, u64); 3] = [("mq/orders", 512), ("mq/orders", 768), ("msg/0", 256)];
 
 /// Returns the data of a file, each piece with its offset. A System V queue's file is 3.5 GB long, and nearly all of it is a hole.
@@ -51,13 +51,13 @@ fn the_screen_takes_no_lock_and_changes_no_byte_of_a_queue() {
     let has_rates = |screen: &str| cells(screen, "/orders").is_some_and(|cells| cells[3] == "0");
     terminal.until("rates", has_rates);
     terminal.press(&["Enter"]);
-    // The diagnosis reads a copy.
+    // The diagnosis reads a copy of the queue's file, so it does not need the lock.
     terminal.shows(&["messages    3 of 4", "Messages by priority", "is stopped"]);
     terminal.press(&["q", "Down", "Enter"]);
     terminal.shows(&["System V queue", "Messages by type", "is stopped"]);
     let after = files.each_ref().map(|file| data_of(file));
     assert!(before == after, "the screen has changed a queue");
-    // Reading the messages is refused, and the screen goes on.
+    // The page of messages shows an error, and the screen continues.
     terminal.press(&["q", "Home", "m"]);
     terminal.shows(&["is stopped"]);
     terminal.press(&["q", "q"]);
@@ -73,7 +73,7 @@ fn the_screen_outlives_queues_that_go_and_are_damaged_and_the_namespace() {
     fs::write(site.path().join("mq/none"), b"no queue").unwrap();
     let terminal = Terminal::start(&site, LARGE, &["--every", "50ms"]);
     terminal.shows(&["/orders", "/short", "/none", "unusable"]);
-    // Removed while its details are shown, and created again.
+    // The test removes the queue while its details are shown, and creates it again.
     terminal.press(&["/"]);
     terminal.send("orders");
     terminal.press(&["Enter", "Home", "Enter"]);
@@ -83,7 +83,7 @@ fn the_screen_outlives_queues_that_go_and_are_damaged_and_the_namespace() {
     site.umsg(&["create", "/orders", "--max-messages", "9"])
         .text();
     terminal.shows(&["messages    0 of 9"]);
-    // Scribbled over, and cut short, while it is mapped. The header stays, so that there is a diagnosis.
+    // The test overwrites and truncates the file while `umsg top` maps it. The header stays valid, so that `umsg top` can diagnose the queue.
     for offset in (512..16_384).step_by(512) {
         site.scribble("mq/orders", offset, &[0xa5; 512]);
     }
@@ -96,7 +96,7 @@ fn the_screen_outlives_queues_that_go_and_are_damaged_and_the_namespace() {
     terminal.shows(&["key:0x00000012", "ring:/jobs"]);
     drop(ring);
     terminal.hides(&["ring:/jobs"]);
-    // The whole namespace is removed, and made again.
+    // The test removes the whole namespace, and makes it again.
     fs::remove_dir_all(site.path()).unwrap();
     terminal.shows(&["does not exist"]);
     fs::create_dir(site.path()).unwrap();
@@ -141,7 +141,7 @@ fn figures_under_load_are_right_while_processes_are_killed() {
         site.umsg(&["rm", &name]).text();
     }
     terminal.press(&["q"]);
-    // This call returns the messages that the killed processes held.
+    // `umsg stat` returns the messages of the killed processes to the queue.
     site.umsg(&["stat", "/q"]).text();
     let namespace = Namespace::existing(site.path()).unwrap();
     let mut options = OpenOptions::new();
