@@ -1,4 +1,4 @@
-//! `umsg trace`: the calls of a program.
+//! Tests `umsg trace`: the calls of a program.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Outcome, Site, finish, start};
 use umsg_testkit::artefacts::drop_in;
 use umsg_testkit::signals::heeding_interrupts;
 
-/// Longer than any test takes.
+/// A time longer than any test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Stage {
@@ -66,7 +66,7 @@ impl Stage {
             .collect()
     }
 
-    /// Starts a program under `umsg run`. Its first line of output says that its queue is there.
+    /// Starts a program under `umsg run`. The program's first line of output says that its queue exists.
     fn run(&self, program: &Path) -> Killed {
         let arguments = ["run", "--", program.to_str().unwrap()];
         let mut process = Killed(start(&mut self.command(&arguments)));
@@ -84,7 +84,7 @@ impl Stage {
         let mut process = Killed(start(heeding_interrupts(&mut command)));
         let errors = BufReader::new(process.0.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
-        // Reads all, so that the command never waits for the test. Ends with the command.
+        // The thread reads all output, so that the command never waits for the test. The thread ends with the command.
         thread::spawn(move || {
             errors
                 .lines()
@@ -101,7 +101,7 @@ impl Stage {
         let rings = std::fs::read_dir(self.site.path().join("ring"));
         let names = rings.into_iter().flatten().map(|entry| entry.unwrap());
         let names = names.map(|entry| entry.file_name().into_string().unwrap());
-        // A killed command also leaves the hidden file by which its ring was polled.
+        // A killed command also leaves the hidden file by which other processes polled its ring.
         names.filter(|name| !name.starts_with('.')).collect()
     }
 }
@@ -124,8 +124,8 @@ impl Attached {
     }
 }
 
-/// A line without what differs from run to run: time, process, duration, and whether the call slept. A short call sleeps, too, if the kernel has to
-/// wait for a lock in one of its system calls or page faults.
+/// Returns a line without the parts that differ from run to run: time, process, duration, and whether the call slept. Even a short call sleeps if the
+/// kernel has to wait for a lock in one of its system calls or page faults.
 fn stable(line: &str) -> String {
     let (_, call) = line.split_once("] ").unwrap();
     let (call, rest) = call.split_once(" <").unwrap();
@@ -166,7 +166,7 @@ fn each_call_is_shown_with_its_arguments_result_and_depth() {
     assert!(stage.rings().is_empty(), "{:?}", stage.rings());
 }
 
-/// Puts the identifier that msgget has returned in the place of `ID`.
+/// Replaces `ID` in the expected lines by the identifier that msgget has returned.
 fn with_identifier(expected: &[&str], lines: &[String]) -> Vec<String> {
     let got = lines.iter().find(|line| line.starts_with("msgget("));
     let id = got.and_then(|line| line.split(" = ").nth(1)).unwrap();
@@ -219,7 +219,7 @@ fn records_name_queue_process_thread_and_duration() {
             .find(|it| it["call"] == "mq_send" && it["data"] == data);
         found.unwrap_or_else(|| panic!("{data} in {records:?}"))
     };
-    // In base64: the first thread, another thread, a child, and a program that the child executes.
+    // The messages in base64: those of the first thread, another thread, a child, and a program that the child executes.
     let [first, thread, child, program] = ["Zmlyc3Q=", "dGhyZWFk", "Y2hpbGQ=", "cHJvZ3JhbQ=="];
     let pid = of(first)["pid"].as_u64().unwrap();
     assert_eq!(of(first)["tid"], pid);
@@ -232,7 +232,7 @@ fn records_name_queue_process_thread_and_duration() {
         assert_eq!(record["queue"], "/family");
         assert_eq!(record["errno"], Value::Null);
     }
-    // The parent has waited 50 ms for a message of its child.
+    // The parent has waited 50 ms for a message from its child.
     let slept = |it: &&Value| it["call"] == "mq_receive" && it["slept"] == true;
     let waited = records.iter().find(slept).expect("a call that slept");
     assert!(waited["seconds"].as_f64().unwrap() >= 0.04, "{waited}");
@@ -287,7 +287,7 @@ fn a_running_process_is_traced_until_the_command_ends_and_goes_on() {
     attached.signal("-INT");
     assert_eq!(attached.process.0.wait().unwrap().code(), Some(0));
     assert!(stage.rings().is_empty(), "{:?}", stage.rings());
-    // A killed command leaves the process as it was, and its ring to the next command.
+    // A killed command leaves the process unchanged. The next command uses or removes the ring of the killed one.
     let attached = stage.attach(&[], &process);
     attached.signal("-KILL");
     drop(attached);
@@ -325,7 +325,7 @@ fn a_process_waits_for_a_stopped_command_and_loses_no_record() {
     let attached = stage.attach(&["--json", "--calls", "mq_send"], &process);
     attached.line();
     attached.signal("-STOP");
-    // The ring has room for some thousand records. Then the process sends nothing more.
+    // The ring has room for some thousand records. When the ring is full, the process waits, and sends nothing more.
     let sent = || stage.site.umsg(&["metrics"]).text().to_owned();
     let begin = Instant::now();
     let mut last = sent();
@@ -353,7 +353,7 @@ fn a_process_waits_for_a_stopped_command_and_loses_no_record() {
         assert!(last.is_none() || last == number);
         last = number;
     }
-    // A process that waits goes on if the command is killed.
+    // A process that waits for room in the ring continues when the command is killed.
     attached.signal("-STOP");
     thread::sleep(Duration::from_millis(500));
     attached.signal("-KILL");
@@ -405,7 +405,7 @@ fn a_process_that_runs_as_another_user_is_named() {
         return;
     }
     let stage = Stage::new();
-    // It lives until the test closes its input.
+    // The program runs until the test closes its input.
     let program = "setpriv --reuid 65534 --clear-groups cat; true";
     let mut command = stage.command(&["trace", "--", "sh", "-c", program]);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());

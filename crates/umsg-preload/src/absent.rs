@@ -1,5 +1,5 @@
-//! The last name that a program has looked for and that no queue has. A program that waits for a queue opens the same name repeatedly, and all
-//! openings except the last one fail. These openings only compare the directory, and do not look for the name ([`umsg::posix::Directory`]).
+//! The last name for which the program found no queue. A program that waits for a queue opens the same name repeatedly, and all openings except the
+//! last one fail. These openings only compare the state of the directory, and do not look for the name ([`umsg::posix::Directory`]).
 //!
 //! | the opening of a missing name | does |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | the second one | inspects the directory, then looks for the name: the name is missing since the inspection |
 //! | each further one | inspects the directory, which has not changed; if it has changed, does the same as the first one |
 //!
-//! A lock guards the remembered name for a few instructions. If a call finds it locked, for example in a signal handler or a forked child, the call
-//! looks for the name.
+//! A lock guards the remembered name for a few instructions. If a call finds the lock taken, for example in a signal handler or a forked child, the
+//! call looks for the name.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,11 +32,11 @@ struct Absent {
 pub(crate) enum Known {
     /// No queue has the name.
     Absent,
-    /// The caller has to search for the name. If the caller finds no queue, it reports the state that the directory had before the search.
+    /// The caller has to search for the name. If the caller finds no queue, it passes the directory's state before the search to [`note`].
     Nothing(Option<Directory>),
 }
 
-/// Returns the current knowledge of a name without its slash.
+/// Returns whether no queue is known to have a name. The name has no slash.
 pub(crate) fn known(namespace: &Namespace, name: &[u8]) -> Known {
     // Relaxed: the value is only a hint.
     if !IS_ANY.load(Ordering::Relaxed) {

@@ -15,7 +15,7 @@ use crate::attachments::{self, Attached};
 use crate::table::{self, Held};
 use crate::{fd, process, signals};
 
-/// Attaches to the queue that a descriptor leads to, and enters it into the table.
+/// Attaches to the queue of a descriptor, and enters the descriptor into the table.
 ///
 /// Returns `Ok(None)` if the descriptor is not a queue of umsg. An error is an errno: the descriptor is a queue, but can't be used.
 #[cold]
@@ -53,20 +53,20 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
         return Ok(None);
     };
     signals::announce();
-    // The call above may have entered all inherited descriptors in the table, and this one with them.
+    // `look_at_all` may have entered this descriptor in the table, together with all other inherited ones.
     if process::owns_table()
         && let Some(held) = table::hold(number)
     {
         return Ok(Some(held));
     }
-    // A descriptor of O_PATH leads to the file of a queue, but is not a queue's descriptor.
+    // A descriptor with O_PATH refers to the file of a queue, but is not a queue's descriptor.
     let flags = fd::status_flags(descriptor).map_err(|_| libc::EBADF)?;
     if flags & libc::O_PATH != 0 {
         return Ok(None);
     }
     match Queue::from_fd(descriptor) {
         Ok(queue) => hold_new(flags, number, Attached::new(queue, &name)).map(Some),
-        // With the last two errors, another thread has closed the descriptor meanwhile.
+        // `NotFound` and `SegmentError::System` mean that another thread has closed the descriptor meanwhile.
         Err(
             OpenError::Segment(SegmentError::NotAQueue(_))
             | OpenError::NotFound
@@ -86,8 +86,8 @@ fn hold_new(flags: c_int, number: c_int, attached: Attached) -> Result<Held, c_i
     Ok(held)
 }
 
-/// Returns the name of the queue, with its slash, from the path of the descriptor's file. The file is in the `mq` directory of a namespace, or is the
-/// file `queue` of a transient queue's directory there. The function touches no other file.
+/// Returns the name of the queue, with its slash, from the path of the descriptor's file. The file is either in the `mq` directory of a namespace, or
+/// it is the file `queue` in the directory of a transient queue. The function touches no other file.
 fn name_of(number: c_int) -> Option<Vec<u8>> {
     let target = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).ok()?;
     let target = target.as_bytes();

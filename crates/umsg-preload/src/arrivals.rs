@@ -22,15 +22,15 @@ use umsg_shm::sys::stack::roomy;
 use crate::adopt::adopt;
 use crate::{errno, fd, knobs, ours, process, start, table};
 
-/// Numbers below this are tried one by one. Listing them in /proc would take ten times as long, because the kernel creates an inode for each listed
-/// descriptor.
+/// The number of descriptors that are tried one by one, from 0 on. Listing them in /proc would take ten times as long, because the kernel creates an
+/// inode for each listed descriptor.
 const FEW: c_int = 16;
 
 /// Set once all inherited descriptors have been inspected. The unit tests inherit none.
 #[unsafe(link_section = ".data.umsg")]
 static COMPLETE: AtomicBool = AtomicBool::new(cfg!(test));
 
-/// A bit for each number that was inspected and is not a queue's.
+/// A bit for each descriptor number that was inspected and does not belong to a queue.
 #[unsafe(link_section = ".data.umsg")]
 static SEEN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
@@ -39,7 +39,7 @@ thread_local! {
     static LOOKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks a number as seen: a descriptor that the program had inherited under it is closed.
+/// Marks a number as seen. The program got it just now, so the inherited descriptor that had this number is closed.
 pub(crate) fn note_later(number: c_int) {
     if are_expected()
         && let Some((word, bit)) = seen(number)
@@ -51,7 +51,7 @@ pub(crate) fn note_later(number: c_int) {
 /// Inspects a descriptor, if the program may have inherited it and no earlier call has inspected it.
 #[inline(always)]
 pub(crate) fn look_once(number: c_int) {
-    // Acquire: this thread sees the entries of the inherited queues. Relaxed: the bit publishes no other data.
+    // Acquire: if all inherited queues are entered, this thread sees their entries. Relaxed: the bit publishes no other data.
     if are_expected()
         && seen(number).is_none_or(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0)
     {
@@ -75,7 +75,7 @@ fn seen(number: c_int) -> Option<(&'static AtomicU64, u64)> {
 
 #[cold]
 fn look(number: c_int) {
-    // Before the constructor, malloc may be starting. In a vfork child, the number may belong to another file than in the parent.
+    // Before the constructor has run, malloc may still be starting. In a vfork child, the number may belong to another file than in the parent.
     if number < 0 || LOOKING.get() || !start::is_done() || !process::owns_table() {
         return;
     }
@@ -101,8 +101,8 @@ fn status(number: c_int) -> Option<Stat> {
     fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok())
 }
 
-/// Enters the queues with which the program was started. Returns false without doing so in a vfork child, which has no table, and during an
-/// inspection by the same thread.
+/// Enters the queues with which the program was started. Returns false in a vfork child, which has no table, and during an inspection by the same
+/// thread: then no queue is entered.
 pub(crate) fn look_at_all() -> bool {
     if COMPLETE.load(Ordering::Acquire) {
         return true;
@@ -116,7 +116,7 @@ pub(crate) fn look_at_all() -> bool {
     roomy(enter_inherited);
     LOOKING.set(false);
     errno::set(before);
-    // Release: see `look_once`.
+    // Release: pairs with the acquire load in `are_expected`.
     COMPLETE.store(true, Ordering::Release);
     true
 }
@@ -133,7 +133,7 @@ fn enter_inherited() {
         }
         found += usize::from(look_at(number));
     }
-    // Another thread may open a descriptor meanwhile, which must not be counted instead of a higher one.
+    // The second count detects that another thread opened a descriptor meanwhile, which must not be counted instead of a higher one.
     if count != 0 && found == count && self::count() == count {
         return;
     }
@@ -142,7 +142,8 @@ fn enter_inherited() {
     let Ok(directory) = rustix::fs::open(LIST, flags, Mode::empty()) else {
         return;
     };
-    // A descriptor's place in the directory is its number plus 2, behind `.` and `..`. The list has the number of the directory itself.
+    // A descriptor's position in the directory is its number plus 2, because `.` and `..` come first. The list also contains the descriptor of the
+    // directory itself.
     let rest = rustix::fs::seek(&directory, SeekFrom::Start(FEW as u64 + 2));
     if count == 0 || rest.is_err() || found + look_at_listed(&directory) != count {
         let _ = rustix::fs::seek(&directory, SeekFrom::Start(0));
@@ -155,7 +156,7 @@ fn count() -> usize {
     rustix::fs::stat(LIST).map_or(0, |status| status.st_size as usize)
 }
 
-/// Enters the queues among the descriptors that a directory of /proc lists from its current place on. Returns the number of descriptors.
+/// Enters the queues among the descriptors that a directory of /proc lists after its current position. Returns the number of descriptors.
 fn look_at_listed(directory: impl AsFd) -> usize {
     let mut room = [MaybeUninit::uninit(); 1024];
     let mut entries = RawDir::new(directory, &mut room);
@@ -170,7 +171,7 @@ fn look_at_listed(directory: impl AsFd) -> usize {
     count
 }
 
-/// Enters a descriptor, if it is a queue's. Returns whether it is open.
+/// Enters a descriptor, if it is a queue's. Returns whether the descriptor is open.
 fn look_at(number: c_int) -> bool {
     let status = status(number);
     if let Some(status) = &status {
@@ -188,7 +189,7 @@ fn stays_on_exec(number: c_int) -> bool {
         .is_some_and(|flags| !flags.contains(FdFlags::CLOEXEC))
 }
 
-/// Returns whether a file may be a whole queue: a regular file of whole pages.
+/// Returns whether a file may be the complete file of a queue: a regular file of whole pages.
 fn may_be_queue(status: &Stat) -> bool {
     const PAGE: i64 = 4096;
     FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
@@ -199,11 +200,11 @@ fn may_be_queue(status: &Stat) -> bool {
 /// Enters a descriptor, if it is a queue's.
 pub(crate) fn received(number: c_int) {
     if table::knows(number) {
-        // If the drop-in missed the close of this number, its entry is stale, and this call forgets the entry.
+        // If the drop-in missed the close of this number, the number's entry is stale, and this call removes the entry.
         drop(ours::file(number));
     }
     if !table::knows(number) {
-        // The call that uses the descriptor reports the failure.
+        // A failure is ignored here: the call that uses the descriptor reports it.
         drop(adopt(number));
     }
 }

@@ -1,4 +1,4 @@
-//! The queues to which descriptors of this process lead. Each is in a slot that the library keeps as long as a call uses it
+//! The queues of this process's descriptors. Each queue is in a slot, which the library keeps as long as a call uses the slot
 //! ([`umsg_shm::reclaim`]).
 
 use std::ffi::c_int;
@@ -11,27 +11,27 @@ use crate::blocking::{Blocking, Forks};
 use crate::doorbells::Doorbells;
 use crate::waiting;
 
-/// The object of a queue's descriptor.
+/// A queue to which descriptors refer, with its state in the drop-in.
 pub(crate) struct Attached {
     /// The doorbells of the queue. This field precedes the queue, because fields are dropped in order.
     pub(crate) doorbells: Doorbells,
     pub(crate) queue: Queue,
-    /// Device and inode of the segment's file. They show whether a descriptor still belongs to the queue in the table.
+    /// Device and inode of the segment's file. A comparison shows whether a descriptor still belongs to the queue in the table.
     pub(crate) identity: (u64, u64),
     /// The blocking mode of calls.
     pub(crate) blocking: Blocking,
-    /// Flags of the opening that F_GETFL shows and the file's own description lacks.
+    /// Flags of the opening that F_GETFL must show, but that the open file description does not have.
     pub(crate) shown_flags: c_int,
-    /// The most bytes of a message; never changes.
+    /// The maximum length of a message, in bytes; never changes.
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
     pub(crate) state: Option<FileState>,
     /// The number of forks before the opening, as a word, if this process has created the queue and may use its segment again; otherwise 0. See
     /// [`crate::vacated`].
     created: AtomicU64,
-    /// True if the last close unmaps the queue: it was polled, or this process removed its name.
+    /// True if the last close must unmap the queue: the queue was polled, or this process removed its name.
     is_unkept: AtomicBool,
-    /// The name that the queue was opened by, with its slash.
+    /// The name by which the queue was opened, with its slash.
     pub(crate) name: Box<[u8]>,
 }
 
@@ -56,7 +56,7 @@ impl Attached {
 
     /// Notes that this process has created the queue and may use its segment again.
     pub(crate) fn note_creation(&self, forks: Forks) {
-        // Relaxed, here and below: the caller has the only descriptor, or none is left.
+        // Relaxed, also in `created` and `forget_creation`: the caller has the queue's only descriptor, or the queue has no descriptor.
         self.created.store(forks.word(), Ordering::Relaxed);
     }
 
@@ -68,12 +68,12 @@ impl Attached {
         }
     }
 
-    /// Leaves the use of the queue's segment to another process.
+    /// Notes that another process may use the queue's segment, so this process may not.
     pub(crate) fn forget_creation(&self) {
         self.created.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether the queue may be vacated when the caller has its only use.
+    /// Returns whether the queue may be vacated when only the caller uses it.
     pub(crate) fn may_be_vacated(&self) -> bool {
         self.created().is_some_and(|then| !then.has_forked_since())
             && !self.blocking.was_shared()
@@ -83,8 +83,8 @@ impl Attached {
 
     /// Makes the last close unmap the queue.
     pub(crate) fn unmap_at_last_close(&self) {
-        // The store is made only once, because sends and receives of other threads read this line. Relaxed: either the caller has the queue open,
-        // or a close happens at the same moment, and both orders are correct.
+        // The value is stored only once, because sends and receives of other threads read this cache line. Relaxed: either the caller has the queue
+        // open, or a close happens at the same moment, and both orders are correct.
         if !self.is_unkept.load(Ordering::Relaxed) {
             self.is_unkept.store(true, Ordering::Relaxed);
         }
@@ -106,12 +106,12 @@ impl Drop for Attached {
 
 static SLOTS: Slots<Attached> = Slots::new();
 
-/// Attaches to a queue. The caller gets the first count. `None` if there is no room.
+/// Attaches to a queue. The caller gets the first count of uses. Returns `None` if there is no room.
 pub(crate) fn attach(attached: Attached) -> Option<&'static Slot<Attached>> {
     SLOTS.fill(attached)
 }
 
-/// Detaches queues that are no longer in use. The call is cheap if there are none, so it follows each call that has blocked.
+/// Detaches queues that are no longer in use. The function is called after each call that has blocked: it is cheap if there are no such queues.
 pub(crate) fn reap() {
     SLOTS.reap();
 }

@@ -1,5 +1,5 @@
-//! Tells whether calls on a queue block: the O_NONBLOCK of its open file description. The flag is known without a system call as long as no other
-//! process can change it.
+//! Whether calls on a queue block: the O_NONBLOCK of the queue's open file description. As long as no other process can change the flag, the drop-in
+//! knows it without a system call.
 //!
 //! | state | meaning | left by |
 //! |---|---|---|
@@ -7,12 +7,13 @@
 //! | unknown | each call asks the kernel | the end of a change (fcntl, ioctl, mq_setattr): known; a fork: shared |
 //! | shared | another process may have a descriptor: each call asks the kernel | the next opening: known |
 //!
-//! mq_open returns a new description, which is known. It becomes shared when the program duplicates a descriptor, clears its FD_CLOEXEC, or
-//! passes it over a socket. A forked child has all descriptors: the word has the number of forks before the opening. After a further fork, the
-//! description is shared, in the parent and in the child. A description that this process did not open is shared from the beginning.
+//! A description that mq_open returns has a known flag. The description becomes shared when the program duplicates a descriptor, clears its
+//! FD_CLOEXEC, or passes it over a socket. A forked child has all descriptors, so the word also has the number of forks before the opening. After a
+//! further fork, the description is shared, in the parent and in the child. A description that this process did not open is shared from the
+//! beginning.
 //!
-//! One word is the state, so that signal handlers and other threads may change the flag at any time. Its version shows whether two changes
-//! ran at the same time; then the kernel alone knows the order, and the state stays unknown.
+//! The state is one word, so that signal handlers and other threads may change the flag at any time. The word's version shows whether two changes ran
+//! at the same time. In that case, only the kernel knows the order of the changes, and the state stays unknown.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -28,15 +29,15 @@ const UNKNOWN: u64 = 0;
 const SHARED: u64 = 1;
 const BLOCKS: u64 = 2;
 const FAILS: u64 = 3;
-/// Counts the changes, in 30 bits.
+/// The unit of the version, which counts the changes in 30 bits.
 const VERSION: u64 = 4;
 const VERSIONS: u64 = (1 << 32) - VERSION;
 
-/// The number of forks of this process and its ancestors. The upper half of a word has the number at the opening.
+/// The number of forks of this process and its ancestors. The upper half of a [`Blocking`] word has the number at the opening.
 #[unsafe(link_section = ".data.umsg")]
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of forks that have begun and that the parent has not counted yet.
+/// The number of forks in progress: begun, but not yet counted by the parent.
 #[unsafe(link_section = ".data.umsg")]
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
@@ -47,7 +48,7 @@ pub(crate) extern "C" fn note_begin_of_fork() {
     FORKING.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Notes a fork in the parent, when it is over.
+/// Notes in the parent that a fork has ended.
 pub(crate) extern "C" fn note_fork_in_parent() {
     note_fork();
     // Release: pairs with the acquire in `has_forked_since`.
@@ -66,29 +67,28 @@ fn note_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of forks at a moment, in the upper half.
+/// The number of forks at a certain time, in the upper half of the word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forks(u64);
 
 impl Forks {
     pub(crate) fn now() -> Forks {
-        // Relaxed: the counter publishes no other data. A thread that reads the old number counts as one that called just
-        // before the fork.
+        // Relaxed: the counter publishes no other data. If a thread reads the old number, its call is ordered before the fork.
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
 
-    /// Returns whether a child may have a descriptor that this process opened after that moment and has closed.
+    /// Returns whether a child may have a descriptor that this process opened after that time and has closed.
     pub(crate) fn has_forked_since(self) -> bool {
-        // Acquire: a fork that is over is counted.
+        // Acquire: a fork that has ended is counted.
         FORKING.load(Ordering::Acquire) != 0 || Forks::now() != self
     }
 
-    /// Returns the number as a word that is not 0. [`of_word`](Self::of_word) converts it back.
+    /// Returns the number of forks as a word that is not 0. [`of_word`](Self::of_word) converts the word back.
     pub(crate) fn word(self) -> u64 {
         self.0 | 1
     }
 
-    /// Decodes a word.
+    /// Converts a word of [`word`](Self::word) back.
     pub(crate) fn of_word(word: u64) -> Forks {
         Forks(word >> 32 << 32)
     }
@@ -97,7 +97,7 @@ impl Forks {
 /// The blocking mode of a queue's descriptors; see the module. Every load and store is Relaxed: the word publishes no other data.
 pub(crate) struct Blocking {
     word: AtomicU64,
-    /// True once a description was shared in another way than by a fork.
+    /// True once a description was shared other than by a fork.
     was_shared: AtomicBool,
 }
 
@@ -117,7 +117,7 @@ impl Blocking {
             .store(known(unknown, is_nonblocking), Ordering::Relaxed);
     }
 
-    /// Notes that another process may have a descriptor from now on.
+    /// Notes that another process may have a descriptor from this time on.
     pub(crate) fn share(&self) {
         self.was_shared.store(true, Ordering::Relaxed);
         self.word.store(SHARED, Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Blocking {
         outcome
     }
 
-    /// Returns the new word; None if the description is shared.
+    /// Makes the state unknown. Returns the new word; None if the description is shared.
     fn become_unknown(&self) -> Option<u64> {
         let unknown = |word: u64| (!is_shared(word)).then(|| next_version(word));
         let order = Ordering::Relaxed;

@@ -1,14 +1,14 @@
-//! Thread cancellation: mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked. poll and select are
-//! cancellation points, too: their hooks call libc's function, which ends the thread. These hooks never begin again.
+//! Thread cancellation. mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked. poll and select are
+//! cancellation points, too: their hooks call libc's function, which ends the thread. The hooks of poll and select never begin again.
 //!
-//! pthread_testcancel ends a cancelled thread by unwinding its stack, which must not happen through a frame of Rust. So the exported functions are
-//! a few instructions of assembly, made by [`cancellation_point`]. They call pthread_testcancel before they enter the Rust function, and again if
-//! this function returns [`BEGIN_AGAIN`]. In a program that never cancels a thread, this costs the read of one word.
+//! pthread_testcancel ends a cancelled thread by unwinding its stack, which must not happen through a frame of Rust. So the exported functions are a
+//! few instructions of assembly, made by [`cancellation_point`]. They call pthread_testcancel before they enter the Rust function, and again if the
+//! Rust function returns [`BEGIN_AGAIN`]. A program that never cancels a thread only reads one additional word for each call.
 //!
-//! A blocked thread is in the library. pthread_cancel marks the thread, and then makes its call end. The Rust function, which has nothing left to do
-//! at that point, returns `BEGIN_AGAIN`, and pthread_testcancel ends the thread. If cancellation is disabled, the thread begins again with the
-//! arguments that the assembly has kept. No message is lost: only a call that has done nothing begins again. A call that a handler with SA_RESTART
-//! has interrupted begins again in the same way.
+//! A blocked thread is inside the library. pthread_cancel marks the thread, and then makes the thread's call end. The Rust function, which has done
+//! nothing so far, returns `BEGIN_AGAIN`, and pthread_testcancel ends the thread. If cancellation is disabled, the thread begins the call again with
+//! the arguments that the assembly has kept. No message is lost: only a call that has done nothing begins again. A call that a handler with
+//! SA_RESTART has interrupted begins again in the same way.
 //!
 //! | blocking call | pthread_cancel |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | note that it is blocked | [`calls`] += 1 |
 //! | is [`calls`] different from `tested`? then begin again | is the thread noted as blocked? then end its call |
 //!
-//! The thread that comes second sees the step of the other thread (all accesses are SeqCst), so no thread sleeps through its cancellation.
+//! All accesses are SeqCst, so the second thread to act sees the step of the first one. No thread sleeps through its cancellation.
 //!
 //! A thread may permit a cancellation at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). But during one of these calls, it ends only at cancellation
 //! points: the assembly sets that type, and restores the thread's type after the call. Until the type is set, and after it is restored, only
@@ -34,18 +34,18 @@ use umsg_shm::reclaim::notes;
 use crate::trace::REQUEST;
 use crate::{errno, next};
 
-/// Returns the number of times that a thread of this process was cancelled, or enabled cancellation at any instruction. The assembly reads it
-/// together with the request for records of calls.
+/// Returns the counter of cancellations: how often a thread of this process was cancelled, or enabled cancellation at any instruction. The assembly
+/// reads the counter together with the request for records of calls.
 fn calls() -> &'static AtomicU32 {
     &REQUEST.cancellations
 }
 
-/// A Rust function behind a [`cancellation_point`] returns this value to request another call after a check for cancellation. A function
-/// that returns an errno on failure returns this value instead of the errno.
+/// The value by which a Rust function behind a [`cancellation_point`] requests another call after a check for cancellation. A function that returns
+/// an errno on failure returns this value instead of the errno.
 pub(crate) const BEGIN_AGAIN: c_int = -2;
 
 thread_local! {
-    /// The value of [`calls`] before the thread last checked whether it is cancelled.
+    /// The value of [`calls`] before this thread last checked whether it is cancelled.
     static TESTED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -74,8 +74,8 @@ pub(crate) const DEFERRED: c_int = 0;
 /// instruction.
 pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no frame
-/// of Rust below this function. Once a thread has chosen this, all calls check the cancellation type of their thread.
+/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, enabling this ends it at once, so no frame of Rust
+/// may be on the stack below this function. Once a thread has enabled it, all calls check the cancellation type of their thread.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no frame
-/// of Rust below this function. Once a thread has chosen this, all calls check the cancellation type of their thread.
+/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, enabling this ends it at once, so no frame of Rust
+/// may be on the stack below this function. Once a thread has enabled it, all calls check the cancellation type of their thread.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -152,10 +152,10 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// Finds libc's pthread_setcanceltype. At this point, the thread can't be ended at any instruction yet, because it has not set that type.
+/// Finds libc's pthread_setcanceltype. The thread can't be ended at any instruction during the search, because it has not set that type yet.
 extern "C" fn find_set_type() -> *mut c_void {
     let found = next::pthread_setcanceltype().unwrap_or(no_such_type as *mut c_void);
-    // Relaxed: the address of code that was loaded before the program began.
+    // Relaxed: the address is that of code that was loaded before the program began.
     SET_TYPE.store(found, Ordering::Relaxed);
     found
 }
@@ -164,14 +164,14 @@ extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
     libc::EINVAL
 }
 
-/// Waits for the signal by which libc ends a thread at any instruction. The signal may be pending when the thread sets the other type. A system
-/// call makes the kernel deliver it. If the signal is sent later, [`calls`] shows it.
+/// Waits for the signal by which libc ends a thread at any instruction. The signal may still be pending when the thread changes its cancellation
+/// type: a system call makes the kernel deliver the signal. If the signal is sent later, [`calls`] shows the cancellation.
 pub(crate) extern "C" fn await_signal() {
     rustix::thread::sched_yield();
 }
 
-/// Makes a call that blocks. Returns `Err(BEGIN_AGAIN)` if a cancellation has ended the call, or if the thread must check for a cancellation first.
-/// A thread without a record can't be cancelled during the call.
+/// Makes a call that blocks. Returns `Err(BEGIN_AGAIN)` if a cancellation has ended the call, or if the thread must check for a cancellation first. A
+/// thread without a record in `notes` can't be cancelled during the call.
 pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
     let Some(record) = notes::my_record() else {
         return call();
@@ -189,7 +189,7 @@ pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Resul
     let was_ended = outcome.as_ref().err() == Some(&libc::EINTR) && me.take_end();
     ended |= was_ended;
     if ended && outer != 0 {
-        // A handler that interrupted another call makes this call: the cancellation ends the other call, too.
+        // This call was made by a handler that interrupted another call: the cancellation ends that call, too.
         me.end_call();
     }
     if was_ended {
@@ -198,8 +198,8 @@ pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Resul
     outcome
 }
 
-/// Makes a call as [`while_blocked`] does, if the kernel restarts the call after a handler with SA_RESTART. In that case, too, the function returns
-/// `Err(BEGIN_AGAIN)`. The restarted call waits behind the other waiters, and reads O_NONBLOCK again.
+/// Makes a blocking call as [`while_blocked`] does. If handlers with SA_RESTART have interrupted the call, also returns `Err(BEGIN_AGAIN)`, because
+/// the kernel would restart the call. The restarted call waits after the other waiters, and reads O_NONBLOCK again.
 pub(crate) fn while_blocked_or_begun_anew<T>(
     call: impl FnOnce() -> Result<T, c_int>,
 ) -> Result<T, c_int> {
@@ -242,7 +242,7 @@ macro_rules! cancellation_point {
             std::arch::naked_asm!(
                 ".cfi_startproc",
                 $x86_64,
-                // Five words, and the stack is aligned for a call.
+                // The stack has the five arguments, and is aligned for a call.
                 "push rdi",
                 ".cfi_adjust_cfa_offset 8",
                 "push rsi",

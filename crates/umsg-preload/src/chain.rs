@@ -1,12 +1,12 @@
-//! The libraries behind the drop-in, searched without a lock.
+//! The libraries after the drop-in in the loader's list, searched without a lock.
 //!
-//! dlsym(3) takes the loader's lock, which dlopen holds while constructors run. A constructor that waits for another thread would wait for
-//! ever if the thread's first call of read(2) had to take that lock. So the drop-in reads the loader's list itself. The program was started with
-//! the libraries from the drop-in to libc, so these entries of the list never change, and are never removed. Their order is the order of the search
-//! for RTLD_NEXT.
+//! dlsym(3) takes the loader's lock, which dlopen holds while constructors run. A constructor may wait for another thread. If that thread's first
+//! call of read(2) had to take the lock, the constructor would wait for ever. So the drop-in reads the loader's list itself. The libraries from the
+//! drop-in to libc were loaded at the program's start, so their entries of the list never change, and are never removed. The order of the list is the
+//! search order of RTLD_NEXT.
 //!
-//! The search uses the hash table of each library (DT_GNU_HASH), as the loader does. The result is the same as that of dlsym, or unknown. It is
-//! unknown if a library has no such table, if the function is selected at run time (IFUNC), or if no library has the name.
+//! The search uses the hash table of each library (DT_GNU_HASH), as the loader does. The result is the same as that of dlsym, or unknown. The result
+//! is unknown if a library has no such table, if the function is selected at run time (IFUNC), or if no library has the name.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -31,7 +31,7 @@ struct Dynamic {
     value: usize,
 }
 
-/// The loader's record for debuggers, which leads to its list. Source: `struct r_debug` in link.h of glibc.
+/// The loader's record for debuggers, which has the address of its list. Source: `struct r_debug` in link.h of glibc.
 #[cfg(target_env = "gnu")]
 #[repr(C)]
 struct Debug {
@@ -53,15 +53,15 @@ const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
 
-/// The library behind the drop-in, and libc. Null before [`start`], and if `start` has not found these libraries. While it is null, all names are
-/// unknown.
+/// The library after the drop-in, and libc. Both are null before [`start`], and if `start` has not found the libraries. In that case, [`find`] knows
+/// no names.
 #[unsafe(link_section = ".data.umsg")]
 static FIRST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(link_section = ".data.umsg")]
 static LAST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 
-/// Finds the drop-in in the loader's list, and libc behind it. Returns whether it has found both. The function does not find them if the program has
-/// loaded the drop-in by dlopen. It is called at the program's start.
+/// Finds the drop-in in the loader's list, and libc after it. Returns whether it has found both. If the program has loaded the drop-in by dlopen, the
+/// result is false. The function is called at the program's start.
 pub(crate) fn start() -> bool {
     let own = libraries(first()).find(|library| ptr::eq(library.dynamic, &raw const _DYNAMIC));
     let behind = own.map_or(ptr::null_mut(), |own| own.next.load(Ordering::Acquire));
@@ -71,7 +71,7 @@ pub(crate) fn start() -> bool {
         return false;
     };
     LAST.store(ptr::from_ref(libc).cast_mut(), Ordering::Relaxed);
-    // Release: a thread that sees the first library sees the last one.
+    // Release: a thread that sees `FIRST` also sees `LAST`.
     FIRST.store(behind, Ordering::Release);
     true
 }
@@ -83,25 +83,25 @@ fn first() -> *mut Library {
     unsafe { _r_debug.first.load(Ordering::Acquire) }
 }
 
-/// Returns null: other loaders do not say where their lists are.
+/// Returns null: other loaders do not reveal the addresses of their lists.
 #[cfg(not(target_env = "gnu"))]
 fn first() -> *mut Library {
     ptr::null_mut()
 }
 
-/// A function that only glibc has, or a library that takes its place.
+/// A function that only glibc exports, or a library that replaces glibc.
 const LIBC: &CStr = c"gnu_get_libc_version";
 
-/// Returns the entries of the list from one on, while the program starts.
+/// Returns the entries of the list from the given entry on. Must be called while the program starts.
 fn libraries(first: *mut Library) -> impl Iterator<Item = &'static Library> {
-    // SAFETY: the pointer leads to an entry of the list, or is null. While the program starts, no entry is removed.
+    // SAFETY: the pointer points to an entry of the list, or is null. While the program starts, no entry is removed.
     let at = |entry: *mut Library| unsafe { entry.as_ref() };
     std::iter::successors(at(first), move |library| {
         at(library.next.load(Ordering::Acquire))
     })
 }
 
-/// Returns the address of a function in the libraries behind the drop-in; None if it is unknown.
+/// Returns the address of a function in the libraries after the drop-in; None if the address is unknown.
 pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
     // Acquire: pairs with the release in `start`.
     let mut at = FIRST.load(Ordering::Acquire);
@@ -152,7 +152,7 @@ impl Library {
         while let Some(Dynamic { tag, value }) = unsafe { entry.as_ref() }
             && *tag != DT_NULL
         {
-            // The loader replaces offsets by addresses, except where the section is read-only.
+            // The loader replaces offsets by addresses, but can't do so in a read-only section.
             let address = match *value < self.base {
                 true => self.base + *value,
                 false => *value,
@@ -164,7 +164,7 @@ impl Library {
                 DT_VERSYM => versions = address,
                 _ => {}
             }
-            // SAFETY: not the last entry.
+            // SAFETY: this entry is not the last one.
             entry = unsafe { entry.add(1) };
         }
         let is_complete = symbols != 0 && strings != 0 && hash != 0;
@@ -207,7 +207,7 @@ impl Tables {
         unsafe {
             let [buckets, offset, filters, shift] = [0, 1, 2, 3].map(|word| *self.hash.add(word));
             if buckets == 0 || filters == 0 {
-                // An empty table, of a library that exports nothing.
+                // The table is empty: the library exports nothing.
                 return None;
             }
             let filter = self.hash.add(4).cast::<u64>();
@@ -253,7 +253,7 @@ impl Tables {
 mod tests {
     use super::*;
 
-    /// A name that dlsym finds is found at the same address, or not at all.
+    /// A name that dlsym finds has the same address in the search, or is unknown.
     #[test]
     fn the_answers_are_those_of_dlsym() {
         assert!(start());

@@ -22,14 +22,14 @@ pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
             let directory = namespace.path().as_os_str().as_bytes().escape_ascii();
             format!("umsg: {function}(\"{name}\"): {why} (in {directory})\n")
         }
-        // The reason names the directory.
+        // The reason already contains the directory.
         None => format!("umsg: {function}(\"{name}\"): {why}\n"),
     };
     say(line.as_bytes());
 }
 
-/// If the user has requested explanations, and the kernel has the POSIX queue that was not found, prints that: the program of that queue runs
-/// without the drop-in.
+/// If the user has requested explanations, and the kernel has a POSIX queue with the name that was not found, prints this: the program that created
+/// the kernel's queue runs without the drop-in.
 pub(crate) fn look_in_kernel(name: &[u8]) {
     let bare = name.strip_prefix(b"/").unwrap_or(name);
     let Ok(bare) = CString::new(bare) else {

@@ -1,7 +1,7 @@
-//! The doorbell of a polled queue: a descriptor whose events are those of the queue.
+//! The doorbell of a polled queue: a descriptor that has the same events as the queue.
 //!
-//! poll and select use the doorbell itself. epoll identifies a registration by number and open file. So each registered number of a queue
-//! has its own number for the doorbell. It keeps that number until the last descriptor of the queue is closed, which also ends the
+//! poll and select use the doorbell itself. epoll identifies a registration by number and open file. So for each registered descriptor of a queue,
+//! the doorbell has another descriptor number. The doorbell keeps this number until the last descriptor of the queue is closed, which also ends the
 //! registration in the kernel:
 //!
 //! ```text
@@ -20,7 +20,7 @@ use umsg_shm::sys::reserved_descriptors;
 use crate::attachments::Attached;
 use crate::fd;
 
-/// The numbers of an attachment that were registered; only ever prepended to.
+/// A list of the queue's descriptor numbers that were registered. Entries are only added, at the front.
 pub(crate) struct Doorbells(AtomicPtr<Registered>);
 
 struct Registered {
@@ -36,7 +36,7 @@ impl Doorbells {
         Doorbells(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Returns the entry in epoll for one of the queue's numbers, if it was ever registered.
+    /// Returns the doorbell's descriptor number that is registered in epoll for one of the queue's numbers. None if that number was never registered.
     pub(crate) fn registered(&self, number: c_int) -> Option<c_int> {
         self.find(self.0.load(Ordering::Acquire), number)
     }
@@ -52,7 +52,7 @@ impl Doorbells {
         None
     }
 
-    /// Returns the entry to register in epoll for one of the queue's numbers.
+    /// Returns the doorbell's descriptor number that must be registered in epoll for one of the queue's numbers.
     pub(crate) fn register(
         &self,
         attached: &Attached,
@@ -70,7 +70,7 @@ impl Doorbells {
                 true => duplicate(first_bell)?,
                 false => first_bell,
             };
-            // If another file got this number, the registration could no longer be changed.
+            // The doorbell must keep its number: if another file got the number, the registration could no longer be changed.
             reserved_descriptors::pin(doorbell);
             let entry = Box::into_raw(Box::new(Registered {
                 number,
@@ -118,7 +118,7 @@ impl Drop for Doorbells {
     }
 }
 
-/// Returns a further number for a doorbell. It is not lower than `doorbell`, if possible.
+/// Duplicates a doorbell to a new number. The number is not lower than `doorbell`, if possible.
 fn duplicate(doorbell: c_int) -> Result<c_int, c_int> {
     let borrowed: BorrowedFd<'_> = fd::borrow(doorbell).ok_or(libc::EBADF)?;
     let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, doorbell)

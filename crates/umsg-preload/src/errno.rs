@@ -10,7 +10,7 @@ pub(crate) fn set(errno: c_int) {
 
 /// Returns the calling thread's errno.
 pub(crate) fn get() -> c_int {
-    // SAFETY: as in `set`.
+    // SAFETY: libc returns the address of the calling thread's own errno.
     unsafe { *libc::__errno_location() }
 }
 

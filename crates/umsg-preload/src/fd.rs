@@ -1,24 +1,24 @@
-//! Queries about a descriptor. They are bare system calls, because libc's names lead back to the drop-in.
+//! Queries about a descriptor. They are bare system calls, because libc's functions are hooked by the drop-in.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// Returns a number in the type of an open descriptor. The kernel checks whether the descriptor is open.
+/// Wraps a descriptor number, if it is not negative. The kernel checks whether the descriptor is open.
 pub(crate) fn borrow(number: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: the number is not -1, and belongs to the program. It is only passed to system calls, which fail with EBADF if it is not open, and
-    // nothing here closes it.
+    // SAFETY: the number is not -1, and belongs to the program. It is only passed to system calls, which fail with EBADF if the descriptor is not
+    // open. The code of the drop-in does not close it.
     (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
 }
 
 /// Returns the flags of the open file description, with the access mode.
 pub(crate) fn status_flags(descriptor: BorrowedFd<'_>) -> Result<c_int, Errno> {
-    // The flags are an int that rustix holds as unsigned.
+    // The flags are an int, which rustix represents as unsigned.
     rustix::fs::fcntl_getfl(descriptor).map(|flags| flags.bits().cast_signed())
 }
 
-/// Moves the descriptor to the lowest free number: lower numbers may have been in use while it was opened.
+/// Moves the descriptor to the lowest free number: lower numbers may have been in use while the file was opened.
 pub(crate) fn lowest(descriptor: OwnedFd, close_on_exec: bool) -> OwnedFd {
     let lower = if close_on_exec {
         rustix::io::fcntl_dupfd_cloexec(&descriptor, 0)

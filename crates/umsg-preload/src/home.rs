@@ -23,7 +23,7 @@ pub(crate) fn notice_child() {
 #[cold]
 fn look_at_child() {
     if process::owns_table() && ipc::has_moved() {
-        // The parent is in that namespace.
+        // The value is not dropped, because the parent is still in the old IPC namespace.
         std::mem::forget(after_move(true));
     }
 }
@@ -36,7 +36,7 @@ pub(crate) fn before_move() {
     });
 }
 
-/// Makes the next call determine the namespace again, because the process has moved to another IPC namespace. Open descriptors still lead to their
+/// Makes the next call determine the namespace again, because the process has moved to another IPC namespace. Open descriptors still refer to their
 /// queues. Identifiers of System V queues are those of the new namespace. Returns the directory of the IPC namespace that the process has left.
 pub(crate) fn after_move(is_new: bool) -> Option<ipc::Used> {
     let used = ipc::note_move(is_new);
@@ -46,7 +46,7 @@ pub(crate) fn after_move(is_new: bool) -> Option<ipc::Used> {
     used
 }
 
-/// The dynamic linker runs this at the end of the process, after the functions of atexit(3), which may use queues.
+/// The dynamic linker runs this function at the end of the process, after the functions of atexit(3), which may use queues.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".fini_array")]

@@ -1,4 +1,4 @@
-//! The screen in any size, and its colours.
+//! Tests the screen in several sizes, and its colors.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
     let rates = |screen: &str| cells(screen, "ring:/jobs").is_some_and(|cells| cells[3] != "-");
     let screen = terminal.until("rates", rates);
     assert!(screen.contains("2 queues, 1 ring"), "{screen}");
-    // Messages, capacity, fill, rates; then senders and receivers.
+    // The columns are messages, capacity, fill level and rates, and then senders and receivers.
     let orders = cells_of(&screen, "/orders");
     assert_eq!(orders[..5], ["3", "4", "75%", "0", "0"], "{screen}");
     assert_eq!(orders[6..], ["0", "0"], "{screen}");
@@ -29,7 +29,7 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
         cells(screen, "/orders").is_some_and(|cells| cells[..2] == ["2", "4"])
     });
 
-    // A blocked receiver.
+    // The queue `/empty` gets a blocked receiver.
     site.umsg(&["create", "/empty"]).text();
     let _receiver = Killed(start(&mut site.command(&["recv", "/empty"])));
     terminal.until("a receiver waits", |screen| {
@@ -52,7 +52,7 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
     terminal.resize(1, 1);
     terminal.until("one character", |screen| screen.trim() == "?");
     terminal.resize(SMALL.0, SMALL.1);
-    // The other columns are behind the arrow keys.
+    // The other columns are not visible: the arrow keys scroll to them.
     terminal.until("small again", |screen| {
         screen.contains("RCV") && !screen.contains("STATE")
     });

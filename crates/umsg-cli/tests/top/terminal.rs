@@ -1,4 +1,4 @@
-//! A real terminal: a pane of tmux, with a server of the test's own.
+//! A real terminal: a pane of tmux, with a tmux server for each test.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,15 +9,15 @@ use umsg_testkit::run::{finish, on_the_path, succeed};
 
 use super::support::Site;
 
-/// The time after which a wait has failed.
+/// The time after which a wait fails the test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A terminal in which `umsg top` runs. It ends with the test.
+/// A terminal in which `umsg top` runs. The terminal is closed at the end of the test.
 pub struct Terminal {
     home: TempDir,
 }
 
-/// Returns whether the test is skipped, because there is no terminal. In CI there is one.
+/// Returns whether the test is skipped because there is no terminal. CI always has one.
 pub fn is_missing() -> bool {
     let is_missing = on_the_path("tmux").is_none();
     assert!(
@@ -46,14 +46,14 @@ impl Terminal {
         let home = tempfile::tempdir().unwrap();
         let terminal = Terminal { home };
         let mut command = terminal.tmux(&["new-session", "-d"]);
-        // The server gives its environment to the pane.
+        // The pane inherits the environment of the tmux server.
         command.env("UMSG_DIR", site.path()).env("LANG", "C.UTF-8");
         for variable in ["LC_ALL", "LC_CTYPE", "NO_COLOR", "COLORFGBG"] {
             command.env_remove(variable);
         }
         command.envs(variables.iter().copied());
         command.args(["-x", &width.to_string(), "-y", &height.to_string()]);
-        // tmux may miss the end of a process, and then never knows the code.
+        // The shell writes the exit code to a file: tmux may miss the end of a process, and then never learns the code.
         let script = "\"$@\"; echo $? > \"$0\"";
         command.args(["sh", "-c", script]).arg(terminal.code());
         command.args([env!("CARGO_BIN_EXE_umsg"), "top"]);
@@ -120,21 +120,21 @@ impl Terminal {
         }
     }
 
-    /// Waits until the screen has these texts in it.
+    /// Waits until the screen shows all these texts.
     #[track_caller]
     pub fn shows(&self, parts: &[&str]) -> String {
         let has_all = |screen: &str| parts.iter().all(|part| screen.contains(part));
         self.until(&format!("{parts:?}"), has_all)
     }
 
-    /// Waits until no text of these is on the screen.
+    /// Waits until the screen shows none of these texts.
     #[track_caller]
     pub fn hides(&self, parts: &[&str]) -> String {
         let has_none = |screen: &str| parts.iter().all(|part| !screen.contains(part));
         self.until(&format!("without {parts:?}"), has_none)
     }
 
-    /// Returns a value of tmux about the pane.
+    /// Returns the value of a tmux variable for the pane.
     pub fn value(&self, name: &str) -> String {
         let format = format!("#{{{name}}}");
         let value = succeed(&mut self.tmux(&["display-message", "-p", &format]));
@@ -152,7 +152,7 @@ impl Terminal {
         code.trim_end().parse().ok()
     }
 
-    /// Returns the process of the command.
+    /// Returns the process id of the command.
     pub fn process(&self) -> String {
         let shell = self.value("pane_pid");
         let children = format!("/proc/{shell}/task/{shell}/children");
@@ -177,7 +177,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Ends the command, too.
+        // The end of the tmux server also ends the command.
         finish(&mut self.tmux(&["kill-server"]));
     }
 }

@@ -1,6 +1,6 @@
-//! close, mq_close, close_range, closefrom.
+//! The hooks of close, mq_close, close_range, closefrom.
 //!
-//! The entry leaves the table before the number is closed: afterwards, another thread may already use the number for another queue.
+//! The entry leaves the table before the descriptor is closed. After the close, another thread may already use the number for another queue.
 //!
 //! The library's own descriptors ([`umsg_shm::sys::reserved_descriptors`]) stay open in all of these calls.
 
@@ -19,22 +19,23 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     unsafe { close_here(fd, next::close) }
 }
 
-/// Closes a queue's descriptor, or, as in glibc, any other descriptor. Unlike close, it is not a cancellation point.
+/// Closes a queue's descriptor, or, as in glibc, any other descriptor. Unlike close, mq_close is not a cancellation point.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
-    // SAFETY: the caller's promises are those that close asks for.
+    // SAFETY: the caller makes the promises that close requires.
     unsafe { close_here(fd, bare_close) }
 }
 
 /// # Safety
 /// The conditions of libc's close.
 unsafe fn bare_close(fd: c_int) -> c_int {
-    // SAFETY: the call takes a number, which the caller may close. The result of close fits into an int.
+    // SAFETY: the call takes no pointers, and the caller may close the descriptor. The result of close fits into an int.
     unsafe { kernel::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
         .map_or_else(errno::fail, |result| result as c_int)
 }
 
-/// Closes a descriptor. This function is not exported, because a call of `close` may lead to another library that precedes this one.
+/// Closes a descriptor. The function is not exported. The exported `close` can't be called instead, because the name may refer to an earlier
+/// library's function.
 ///
 /// # Safety
 /// The conditions of libc's close.
@@ -79,8 +80,7 @@ unsafe fn close_known(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     )
 }
 
-/// Drops the entry of a closed number. A call in another thread may have found that the number is open, and may have entered it again before it
-/// was closed.
+/// Drops the entry of a closed number. Another thread's call may have found that the number is open, and entered the number again before the close.
 fn drop_if_readopted(fd: c_int) {
     if table::knows(fd) && fd::identity(fd).is_none() {
         table::take(fd).into_iter().for_each(table::Word::release);
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let closes = flags & !known == 0 && flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
     let mut first = first;
     if flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0 {
-        // The inherited queues are entered first: descriptors with FD_CLOEXEC do not look like inherited ones.
+        // The inherited queues are entered first: with FD_CLOEXEC, a descriptor would no longer look inherited.
         arrivals::look_at_all();
     }
     if closes && first <= last {
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
     while let Some(ours) = reserved_descriptors::first_between(first.cast_unsigned(), c_uint::MAX) {
         let ours = ours.cast_signed();
         for number in first..ours {
-            // SAFETY: the caller's promises to libc's closefrom are those that close asks for.
+            // SAFETY: the caller's promises to libc's closefrom include those that close requires.
             unsafe { next::close(number) };
         }
         first = ours + 1;
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 
 fn forget_between(first: c_uint, last: c_uint) {
     if umsg::posix::has_notifications() {
-        // The close of an inherited descriptor ends a registration, too.
+        // The inherited queues are entered first, because the close of an inherited descriptor ends a registration for notification, too.
         arrivals::look_at_all();
     }
     let mut known = table::known_between(first, last).peekable();

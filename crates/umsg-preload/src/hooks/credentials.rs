@@ -6,14 +6,14 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{gid_t, size_t, uid_t};
 use umsg::sysv::forget_caller;
 
-/// Hands on the outcome of a call that may have changed the rights of the process.
+/// Returns the outcome of a call that may have changed the rights of the process, and makes the next calls check permissions again.
 fn after(outcome: c_int) -> c_int {
     forget_caller();
     outcome
 }
 
 hooks! {
-    /// Sets the user: all of the user's ids, the effective one, or that for the file system.
+    /// Sets the user: all of the process's user ids, the effective id, or the id for the file system.
     fn [setuid, seteuid, setfsuid](user: uid_t) -> c_int { next => after(next(user)) }
 
     /// Sets the real and the effective user.
@@ -22,7 +22,7 @@ hooks! {
     /// Sets the real, the effective and the saved user.
     fn [setresuid](real: uid_t, effective: uid_t, saved: uid_t) -> c_int { next => after(next(real, effective, saved)) }
 
-    /// Sets the group: all of the group's ids, the effective one, or that for the file system.
+    /// Sets the group: all of the process's group ids, the effective id, or the id for the file system.
     fn [setgid, setegid, setfsgid](group: gid_t) -> c_int { next => after(next(group)) }
 
     /// Sets the real and the effective group.
@@ -31,10 +31,10 @@ hooks! {
     /// Sets the real, the effective and the saved group.
     fn [setresgid](real: gid_t, effective: gid_t, saved: gid_t) -> c_int { next => after(next(real, effective, saved)) }
 
-    /// Sets the further groups.
+    /// Sets the supplementary groups.
     fn [setgroups](count: size_t, groups: *const gid_t) -> c_int { next => after(next(count, groups)) }
 
-    /// Sets the further groups to those of a user.
+    /// Sets the supplementary groups to those of a user.
     fn [initgroups](user: *const c_char, group: gid_t) -> c_int { next => after(next(user, group)) }
 
     /// Sets the capabilities.

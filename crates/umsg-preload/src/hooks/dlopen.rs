@@ -1,8 +1,8 @@
 //! dlopen without RTLD_DEEPBIND.
 //!
-//! The loader resolves the names of a library that was loaded with that flag first in the library and its dependencies, and only then in the
-//! preloaded library. So mq_open would lead to libc. PHP loads its extensions in this way. The hook only clears the flag. dlopen finds the calling
-//! library, with its RUNPATH and namespace, by the return address. So the hook enters dlopen by a jump that keeps the caller's return address.
+//! With that flag, the loader resolves the names of the loaded library first in the library itself and its dependencies, and only then in the
+//! preloaded library. So mq_open would be libc's function. PHP loads its extensions in this way. The hook only clears the flag. dlopen finds the
+//! calling library, with its RUNPATH and namespace, by the return address. So the hook jumps to dlopen, and keeps the caller's return address.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::next::Symbol;
 
-/// RTLD_DEEPBIND of glibc, the only libc that has it.
+/// The flag RTLD_DEEPBIND of glibc, the only libc that has this flag.
 const DEEPBIND: i32 = 8;
 
 static DLOPEN: Symbol = Symbol::new();
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dlopen() {
         "mov rax, [rip + {target}]",
         "test rax, rax",
         "jnz 2f",
-        // The first call. At entry the stack is off by 8 from a multiple of 16.
+        // This is the first call, so the address must be looked up. At entry, the stack pointer is off by 8 from a multiple of 16.
         "push rdi",
         "push rsi",
         "sub rsp, 8",
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn dlopen() {
         "adrp x16, {target}",
         "ldr x16, [x16, :lo12:{target}]",
         "cbnz x16, 2f",
-        // The first call.
+        // This is the first call, so the address must be looked up.
         "stp x29, x30, [sp, -32]!",
         "stp x0, x1, [sp, 16]",
         "bl {resolve}",

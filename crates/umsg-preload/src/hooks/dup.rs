@@ -1,4 +1,4 @@
-//! dup, dup2, dup3: a further number for the same open file description. posix_spawn_file_actions_adddup2: such a number in a new program.
+//! dup, dup2, dup3: a further descriptor for the same open file description. posix_spawn_file_actions_adddup2: such a descriptor in a new program.
 
 use std::ffi::c_int;
 
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(
     fd: c_int,
     new: c_int,
 ) -> c_int {
-    // The program may open the queue later.
+    // The program may open a queue under this descriptor number later.
     vacated::note_spawned(fd);
     share(fd);
     // SAFETY: the caller makes the promises that libc's function requires.
@@ -91,11 +91,12 @@ fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     replace_known(fd, new, call)
 }
 
-/// Duplicates a descriptor to a number at which the library has a descriptor of its own. The library gives the number up.
+/// Duplicates a descriptor to a number at which the library has its own descriptor. The program gets the number, and the library opens another
+/// descriptor when it needs one.
 #[cold]
 fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !process::owns_table() {
-        // This is a vfork child: the number in its parent stays the library's.
+        // This is a vfork child: in its parent, the number still belongs to the library.
         return call();
     }
     let mut outcome = 0;
@@ -123,7 +124,7 @@ fn replace_known(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
         closed.into_iter().for_each(withdraw_notification_at_close);
     }
     match replaced {
-        // `new` is still open.
+        // The call failed, so `new` is still open.
         Some(word) if outcome < 0 => table::put_back(new, word),
         Some(word) => word.release(),
         None => {}

@@ -1,4 +1,5 @@
-//! epoll_ctl: the queue's doorbell is registered instead of the queue. The events still contain the program's data, so epoll_wait needs no hook.
+//! epoll_ctl: the program registers a queue, and the hook registers the queue's doorbell instead. The events still contain the program's data, so
+//! epoll_wait needs no hook.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,12 +33,12 @@ pub unsafe extern "C" fn epoll_ctl(
 /// The conditions of libc's epoll_ctl.
 #[cold]
 unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-    // SAFETY: by this function's contract, also below.
+    // SAFETY: by this function's contract, which covers all calls of this closure.
     let control = |doorbell| unsafe { next::epoll_ctl(set, operation, doorbell, event) };
     let Some(held) = ours::file(fd) else {
         return control(fd);
     };
-    // SAFETY: as above.
+    // SAFETY: by this function's contract.
     let edges = unsafe { edges(event) };
     let doorbell = match operation {
         libc::EPOLL_CTL_ADD => held.doorbells.register(&held, fd, edges),
@@ -60,13 +61,14 @@ fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> 
     Ok(registered)
 }
 
-/// Returns a file that is not registered in any set. With it, the kernel reports the errors of the call.
+/// Returns a file that is not registered in any set. A call with this file makes the kernel report the errors of the program's call.
 ///
-/// Its number is above that of the set. Otherwise it could get the number of a set that is not open.
+/// The file's number is above the number of the set. Otherwise the file could get the number of a set that is not open.
 fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
     let file = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)?;
     let above = set.max(0).saturating_add(1);
-    // This fails if `above` reaches the limit of descriptors. A set beyond the limit can't be open.
+    // The duplication fails if `above` reaches the limit of descriptors. A set beyond the limit can't be open, so the number of the file does not
+    // matter.
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, above).unwrap_or(file))
 }
 

@@ -1,8 +1,9 @@
-//! exec and posix_spawn: programs into which no library can be loaded.
+//! exec and posix_spawn, for programs into which no library can be loaded.
 //!
 //! The dynamic linker loads the drop-in into the programs that this program starts. A statically linked program has no dynamic linker, and would use
-//! the kernel's queues. So the drop-in starts the command `umsg run` instead. The command supervises the program, or says why it can't. `$UMSG_RUN`
-//! names the command, and `umsg run` sets this variable. Without `$UMSG_RUN` or `$LD_PRELOAD` in the environment of the new program, nothing changes.
+//! the kernel's queues. So the drop-in starts the command `umsg run` instead. The command supervises the program, or prints why it can't.
+//! `$UMSG_RUN`, which `umsg run` sets, has the path of the command. Without `$UMSG_RUN` or `$LD_PRELOAD` in the environment of the new program, the
+//! drop-in passes the call on.
 //!
 //! This module allocates no memory: the child of vfork shares its parent's memory, and another thread may have held a lock of malloc at a fork.
 
@@ -67,7 +68,7 @@ hooks! {
         }
     }
 
-    /// Replaces the program by a program that is named by a path from a directory.
+    /// Replaces the program by the program at a path relative to a directory.
     fn [execveat](directory: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int {
         next => match beside(directory, path, environment, flags) {
             Some(program) => execve(program.start(), arguments, environment),
@@ -90,7 +91,7 @@ hooks! {
     }
 }
 
-/// Returns the result of posix_spawn, which is an error number: a call that this module fails has set errno.
+/// Converts the result of posix_spawn to an error number. If this module fails the call, it has set errno.
 fn spawned(outcome: c_int) -> c_int {
     match outcome {
         -1 => errno::get(),
@@ -101,7 +102,7 @@ fn spawned(outcome: c_int) -> c_int {
 /// Calls `call` with the program and its arguments, or with those of `umsg run`.
 ///
 /// # Safety
-/// The strings are those of a call of execve: they end with a null pointer, or are null.
+/// The strings are those of a call of execve: an array that ends with a null pointer, or null.
 unsafe fn start(
     (name, is_looked_up): (*const c_char, bool),
     (arguments, environment): (Strings, Strings),
@@ -123,7 +124,7 @@ unsafe fn start(
     }
 }
 
-/// Starts a program as [`start`] does, whose name has no slash. Only this function needs memory for a path: a thread may have a small stack.
+/// Starts a program whose name has no slash, as [`start`] does. Only this function needs memory for a path: a thread may have a small stack.
 ///
 /// # Safety
 /// The name is a string, and the arguments end with a null pointer.
@@ -187,7 +188,7 @@ unsafe fn instead(
     let count = unsafe { count(arguments) };
     let name = match count {
         0 => path,
-        // SAFETY: as above.
+        // SAFETY: by this function's contract.
         _ => unsafe { *arguments },
     };
     let words = [
@@ -202,7 +203,7 @@ unsafe fn instead(
     let mut few = [std::ptr::null(); FEW];
     let room: *mut *const c_char = match all <= FEW {
         true => few.as_mut_ptr(),
-        // A new program ends the mapping; in a child of vfork, the parent keeps it.
+        // An exec that succeeds ends the mapping. In a child of vfork, the mapping stays in the parent.
         false => map(all * size_of::<*const c_char>()).cast(),
     };
     if room.is_null() {
@@ -230,14 +231,14 @@ unsafe fn instead(
     outcome
 }
 
-/// Prints why a program was not started, if the command that supervises it can't be executed: the program sees only the error of the command.
+/// Prints why a program was not started, if the supervising command can't be executed: the program sees only an errno.
 #[cold]
 fn explain_missing(command: *const c_char) {
     if is_executable(command) {
         return;
     }
     let errno = errno::get();
-    // SAFETY: a string.
+    // SAFETY: the pointer is a C string.
     let name = unsafe { CStr::from_ptr(command) }.to_bytes();
     let parts: [&[u8]; 3] = [
         b"umsg: ",
@@ -272,14 +273,14 @@ unsafe fn count(strings: Strings) -> usize {
     count
 }
 
-/// Returns the path of the command in the environment of a new program. None if the program is to be left alone.
+/// Returns the path of the command in the environment of a new program. None if the drop-in must not start the command instead of the program.
 ///
 /// # Safety
 /// The environment ends with a null pointer, or is null.
 unsafe fn command(environment: Strings) -> Option<*const c_char> {
     // SAFETY: by this function's contract.
     unsafe { value(environment, PRELOAD)? };
-    // SAFETY: as above.
+    // SAFETY: by this function's contract.
     unsafe { value(environment, RUN) }
 }
 
@@ -315,10 +316,10 @@ unsafe fn variable(environment: Strings, name: &[u8]) -> Option<*const c_char> {
     None
 }
 
-/// Returns the path of a descriptor's static program. The program gets a duplicate of the descriptor, by which `umsg run` executes it.
+/// Returns the path of a descriptor's static program. The program gets a duplicate of the descriptor, through which `umsg run` executes the program.
 ///
 /// # Safety
-/// As [`command`].
+/// The conditions of [`command`].
 unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Named> {
     // SAFETY: by this function's contract.
     unsafe { command(environment)? };
@@ -326,7 +327,7 @@ unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Named> {
     if !is_static(path.start()) {
         return None;
     }
-    // SAFETY: the call takes only a number.
+    // SAFETY: the call takes no pointers.
     let copy = unsafe { kernel::call(libc::SYS_dup, [fd as usize, 0, 0, 0, 0, 0]) };
     let duplicate = File(copy.ok()? as usize);
     Some(Named {
@@ -338,7 +339,7 @@ unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Named> {
 /// Returns the path of a static program as [`of_descriptor`] does, for the arguments of execveat.
 ///
 /// # Safety
-/// As [`command`]; the path is a string or null.
+/// The conditions of [`command`]. The path is a C string or null.
 pub(super) unsafe fn beside(
     directory: c_int,
     path: *const c_char,
@@ -354,7 +355,7 @@ pub(super) unsafe fn beside(
             // SAFETY: by this function's contract.
             unsafe { of_descriptor(directory, environment) }
         }
-        // With AT_SYMLINK_NOFOLLOW, the kernel follows no symbolic link.
+        // A call with flags is left to the kernel, which follows no symbolic link with AT_SYMLINK_NOFOLLOW.
         _ if flags != 0 => None,
         [b'/', ..] => Path::joined(&[name]).map(Named::by),
         _ if directory == libc::AT_FDCWD => Path::joined(&[b"./", name]).map(Named::by),
@@ -373,7 +374,8 @@ pub(super) unsafe fn beside(
             // SAFETY: the arguments are a C string, and a buffer with its length.
             let read = unsafe { kernel::call(libc::SYS_readlinkat, arguments) };
             let len = read.ok()? as usize;
-            // The path of a directory outside of the root, for example, leads to no program: the call with the descriptor executes it.
+            // The path may be invalid, for example for a directory outside of the process's root. The program is then executed by the original call
+            // with the descriptor.
             Path::joined(&[&target[..len], b"/", name])
                 .filter(|path| is_static(path.start()))
                 .map(Named::by)

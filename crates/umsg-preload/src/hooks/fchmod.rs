@@ -12,7 +12,7 @@ use crate::{errno, fd, next, ours};
 pub unsafe extern "C" fn fchmod(number: c_int, mode: mode_t) -> c_int {
     match ours::file(number) {
         Some(held) => set_mode(&held, number, mode).unwrap_or_else(errno::fail),
-        // SAFETY: the call takes numbers.
+        // SAFETY: the call takes no pointers.
         None => unsafe { next::fchmod(number, mode) },
     }
 }

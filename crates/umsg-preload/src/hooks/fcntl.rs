@@ -1,4 +1,4 @@
-//! fcntl: the commands that duplicate a descriptor, and those that read or change its flags. ioctl: the requests that change these flags.
+//! fcntl: the commands that duplicate a descriptor, and the commands that read or change its flags. ioctl: the requests that change these flags.
 
 use std::ffi::{c_int, c_ulong};
 
@@ -9,19 +9,19 @@ use crate::table::ACCESS_MODE;
 use crate::table::{self, Held};
 use crate::{arrivals, errno, fd, next, ours};
 
-/// The kernel's O_LARGEFILE, which open(2) sets on every file and libc calls 0.
+/// The kernel's value of O_LARGEFILE. open(2) sets this flag on every file; libc defines it as 0.
 const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
     0o400_000
 } else {
     0o100_000
 };
 
-/// Requests of ioctl, of which the kernel reads the lower half. Their type depends on the libc.
+/// Requests of ioctl. The kernel reads only the lower half of a request. The type depends on the libc.
 const FIONBIO: u32 = libc::FIONBIO as u32;
 const FIOCLEX: u32 = libc::FIOCLEX as u32;
 const FIONCLEX: u32 = libc::FIONCLEX as u32;
 
-/// Flags of the opening of the segment's file, which a queue's descriptor does not have.
+/// Flags that the segment's file was opened with and that F_GETFL must not show.
 const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
 
 hooks! {
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     let call = || unsafe { next::ioctl(fd, request, argument) };
     match request as u32 {
         FIOCLEX => {
-            // The descriptor is inspected first: a descriptor with FD_CLOEXEC does not look like an inherited one.
+            // The descriptor is inspected first: with FD_CLOEXEC, a descriptor would no longer look inherited.
             arrivals::look_once(fd);
             call()
         }

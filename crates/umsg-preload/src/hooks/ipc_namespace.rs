@@ -46,8 +46,8 @@ fn moving(is_new: bool, call: impl FnOnce() -> c_int) -> c_int {
     outcome
 }
 
-/// Sets the variable that tells the programs which this one starts to which IPC namespace the directory belongs. Does nothing if `umsg run` has set
-/// it.
+/// Sets the variable that names the IPC namespace of the directory of queues, for programs that this process starts. Does nothing if `umsg run` has
+/// set the variable.
 fn name_home() {
     if let Some((name, value)) =
         ipc::variable().filter(|(name, _)| std::env::var_os(name).is_none())
@@ -57,13 +57,13 @@ fn name_home() {
     }
 }
 
-/// The function that a child runs, with its argument.
+/// The function that a child must run, and its argument.
 struct Child {
     run: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
 }
 
-/// Starts a child that runs a function, on a stack of the caller's.
+/// Starts a child that runs a function, on a stack of the caller.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn clone(
     run: *const c_void,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn clone(
     let started = Box::new(Child { run, argument });
     let started = std::ptr::from_ref(&*started).cast_mut();
     let start = start as extern "C" fn(*mut c_void) -> c_int;
-    // SAFETY: as above. The child gets a copy of this memory.
+    // SAFETY: the caller has made the promises that libc's clone requires. The child gets a copy of this memory.
     unsafe {
         next::clone(
             start as *const c_void,
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn clone(
 extern "C" fn start(child: *mut c_void) -> c_int {
     // SAFETY: the address is that of the structure in `clone`, in the child's copy of the memory.
     let Child { run, argument } = unsafe { child.cast::<Child>().read() };
-    // The parent still is in the namespace that the child has left. The child frees no memory, because another thread of the parent may have been
-    // in malloc at the fork.
+    // The returned value is not dropped for two reasons. The parent is still in the namespace that the child has left. And the child must free no
+    // memory, because another thread of the parent may have been in malloc at the fork.
     std::mem::forget(home::after_move(true));
     run(argument)
 }

@@ -12,23 +12,23 @@ use crate::{errno, next, ours};
 pub unsafe extern "C" fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     match ours::file(fd) {
         Some(_) => seek(fd, offset, whence),
-        // SAFETY: the call takes numbers.
+        // SAFETY: the call takes no pointers.
         None => unsafe { next::lseek(fd, offset, whence) },
     }
 }
 
-/// lseek under its other name.
+/// Moves the position, as `lseek` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     match ours::file(fd) {
         Some(_) => seek(fd, offset, whence),
-        // SAFETY: the call takes numbers.
+        // SAFETY: the call takes no pointers.
         None => unsafe { next::lseek64(fd, offset, whence) },
     }
 }
 
-/// Moves the position of a queue's descriptor. The position belongs to the open file description, so the segment's file really has it. Only the
-/// size of the file is hidden.
+/// Moves the position of a queue's descriptor. The position belongs to the open file description, so the kernel stores it for the segment's file.
+/// Only the size of the file is hidden.
 #[cold]
 fn seek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     let (offset, whence) = match whence {
@@ -40,6 +40,6 @@ fn seek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
         libc::SEEK_HOLE => (SIZE, libc::SEEK_SET),
         other => (offset, other),
     };
-    // SAFETY: the call takes numbers.
+    // SAFETY: the call takes no pointers.
     unsafe { next::lseek(fd, offset, whence) }
 }

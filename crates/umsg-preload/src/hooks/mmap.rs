@@ -29,7 +29,7 @@ fn queue(flags: c_int, fd: c_int) -> Option<Held> {
     }
 }
 
-/// Maps memory before this library's constructor has run. The caller may be an allocator that is starting, so this must not call dlsym.
+/// Maps memory before this library's constructor has run. The caller may be an allocator that is starting, so this function must not call dlsym.
 ///
 /// # Safety
 /// The conditions of libc's mmap.

@@ -2,7 +2,7 @@
 //!
 //! Each hook first checks whether the descriptor is a queue's, and passes other calls on to the next library. For functions that take any file, the
 //! check reads one array element. fcntl, ioctl, mq_open and syscall are variadic in C. On x86-64 and aarch64 Linux, variadic arguments use the
-//! registers of named ones, so a function with a fixed list receives them.
+//! registers of named ones, so a Rust function with a fixed list of arguments receives them.
 
 /// Exports functions of libc, each under all names that libc has for it. In the body of a function, the word before `=>` is the function of
 /// the same name in the next library, and a call of it is unsafe.

@@ -1,4 +1,4 @@
-//! mq_getattr and mq_setattr. In the kernel, both are one function, and so they are here.
+//! mq_getattr and mq_setattr. One function serves both, as in the kernel.
 
 use std::ffi::{c_int, c_long};
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq
     unsafe { set(fd, new, old) }
 }
 
-/// The system call by number, which is both functions: it reads the attributes, and changes them if there are new ones.
+/// Reads the attributes, and changes them if there are new ones: the system call mq_getsetattr by number.
 ///
 /// # Safety
 /// The conditions of [`exchange`].
@@ -93,8 +93,8 @@ unsafe fn set(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
 unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<c_int, c_int> {
     // SAFETY: by this function's contract.
     let wanted = unsafe { wanted_flags(new)? };
-    // To read the attributes, the entry of the table is enough, as for a send. But a change must not reach another file
-    // that now has this descriptor number.
+    // To read the attributes, the table's entry is enough, as for a send. For a change, the file is also checked: another file may now have this
+    // descriptor number.
     let held = match table::hold(fd).filter(|_| wanted.is_none()) {
         Some(held) => Some(held),
         None => ours::checked_queue(fd)?,
@@ -105,7 +105,7 @@ unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<
     };
     let descriptor = fd::borrow(fd).ok_or(libc::EBADF)?;
     let Ok(flags) = rustix::fs::fcntl_getfl(descriptor) else {
-        // The descriptor was closed by a bare system call. The check removes its entry from the table.
+        // A bare system call has closed the descriptor. This check removes the descriptor's entry from the table.
         drop(ours::file(fd));
         return Err(libc::EBADF);
     };

@@ -1,7 +1,7 @@
 //! mq_notify: the process is notified when a message arrives at the empty queue.
 //!
-//! A child of vfork(2) shares its parent's memory, so its call registers or withdraws its parent. A check of the process id would prevent this
-//! effect, but would take as long as the rest of the call. POSIX permits such a child only exec and _exit.
+//! A child of vfork(2) shares its parent's memory, so its call registers or unregisters its parent. A check of the process id would prevent this, but
+//! would take as long as the rest of the call. POSIX permits such a child only exec and _exit.
 
 use std::ffi::c_int;
 
@@ -14,7 +14,7 @@ use crate::table::{self, Held};
 use crate::trace::{self, Copied, Described, Target};
 use crate::{debug, errno, next, ours, pointer};
 
-/// Registers the process, or with NULL takes its registration back.
+/// Registers the process for a notification, or with NULL withdraws its registration.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
     // SAFETY: the caller makes the promises that libc's mq_notify requires.
@@ -46,7 +46,7 @@ unsafe fn recorded(fd: c_int, event: *const sigevent, call: impl FnOnce() -> c_i
 /// # Safety
 /// The conditions of libc's mq_notify.
 unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
-    // As for a send, an entry of the table is enough: the file itself is not checked.
+    // As for a send, an entry of the table is enough: the descriptor's file is not checked.
     let held = match table::hold(fd) {
         Some(held) => Ok(Some(held)),
         None => ours::checked_queue(fd),
@@ -67,7 +67,7 @@ unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
 /// The conditions of libc's mq_notify.
 pub(super) unsafe fn notify_bare(fd: c_int, event: *const sigevent) -> c_int {
     let notify = || {
-        // SAFETY: by this function's contract; not an address that a pointer check refuses.
+        // SAFETY: by this function's contract. The address is not one that a pointer check refuses.
         if !pointer::is_bad(event) && unsafe { (*event).sigev_notify } == libc::SIGEV_THREAD {
             let error = "SIGEV_THREAD needs libc's function, and syscall was called";
             debug::explain("mq_notify", b"", &error);

@@ -19,7 +19,7 @@ use crate::table::ACCESS_MODE;
 use crate::trace::{self, Copied, Described, Target};
 use crate::{debug, errno, fd, home, kept, kernel, names, pointer, process, table, vacated};
 
-/// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
+/// Opens a queue, or creates it. `mode` and `attributes` are used only with O_CREAT.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_open(
     name: *const c_char,
@@ -123,7 +123,7 @@ pub(super) unsafe fn open_bare(
         false => std::ptr::null(),
     };
     let open = || {
-        // SAFETY: by this function's contract, or an address that is not read.
+        // SAFETY: by this function's contract. Without O_CREAT, the address is not read.
         let attributes = unsafe { read_attributes(attributes)? };
         // SAFETY: by this function's contract.
         let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;
@@ -137,7 +137,7 @@ pub(super) unsafe fn open_bare(
     )
 }
 
-/// Opens a queue by a valid name with a slash. O_DIRECT is refused last, when the queue exists.
+/// Opens a queue by a valid name with a slash. The check for O_DIRECT comes last, once the queue exists.
 pub(crate) fn open_checked(
     name: &[u8],
     flags: c_int,
@@ -147,7 +147,7 @@ pub(crate) fn open_checked(
     home::notice_child();
     if flags & (libc::O_DIRECT | libc::O_PATH) == libc::O_DIRECT {
         let opened = open_checked(name, flags & !libc::O_DIRECT, mode, attributes)?;
-        // SAFETY: this call has made the descriptor, and nothing else uses it.
+        // SAFETY: this call has made the descriptor, and no other code uses it.
         unsafe { close::mq_close(opened) };
         return Err(libc::EINVAL);
     }
@@ -185,7 +185,7 @@ unsafe fn read_attributes(attributes: *const mq_attr) -> Result<Option<mq_attr>,
     }
 }
 
-/// The reason why there is no descriptor.
+/// The reason why the call returns no descriptor.
 enum Refusal {
     Library(OpenError),
     Namespace(NamespaceError),
@@ -193,7 +193,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the errno. With `creates`, the call has O_CREAT, and so never fails with ENOENT.
+    /// Returns the errno. `creates` means that the call has O_CREAT, and so never fails with ENOENT.
     #[cold]
     fn errno(self, name: &[u8], creates: bool) -> c_int {
         let of = |error: &NamespaceError| match error {
@@ -226,19 +226,19 @@ struct Request<'a> {
     flags: c_int,
     mode: mode_t,
     attributes: Option<mq_attr>,
-    /// The number of forks before the opening.
+    /// The number of forks before this opening.
     forks: Forks,
 }
 
 impl Request<'_> {
-    /// Opens a queue on the short way; see [`kept`]. Returns `None` if a full opening is needed.
+    /// Opens a queue by the short way of [`kept`], for example because the queue is still mapped. Returns `None` if a full opening is needed.
     fn open_kept(&self, rest: &[u8]) -> Option<Result<mqd_t, c_int>> {
         if self.flags & (SETTABLE | further(!0)) != 0 || self.flags & ACCESS_MODE == ACCESS_MODE {
             return None;
         }
-        // To determine the namespace takes more stack than a small thread has.
+        // Only a known namespace is used: to determine the namespace needs more stack than a small thread has.
         let namespace = Namespace::known_of_this_process()?;
-        // A file that is not the queue's is closed by libc's close, which is a cancellation point.
+        // If the file is not the queue's, libc's close closes the file. That close is a cancellation point, so cancellation is disabled.
         uncancelled(|| kept::open(namespace, rest, self.flags, || self.options()))
     }
 
@@ -247,7 +247,7 @@ impl Request<'_> {
         self.finish(queue, descriptor, self.flags)
     }
 
-    /// Access mode 3 is refused for an existing queue, but can create a queue. The resulting descriptor can only be closed.
+    /// Opens a queue with access mode 3, which is refused for an existing queue but can create a queue. The resulting descriptor can only be closed.
     fn open_without_access(&self) -> Result<mqd_t, Refusal> {
         if self.flags & libc::O_CREAT == 0 {
             return match self.ask(OpenOptions::new().read(true)) {
@@ -266,7 +266,7 @@ impl Request<'_> {
         self.finish(queue, descriptor, ACCESS_MODE)
     }
 
-    /// Opens with O_PATH: such a descriptor shows the place of the queue, but calls on queues refuse it.
+    /// Opens with O_PATH. The descriptor identifies the queue's file, but calls on queues refuse it.
     fn open_as_place(&self) -> Result<mqd_t, Refusal> {
         let (_, descriptor) = self.ask(&self.options())?;
         let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -287,7 +287,7 @@ impl Request<'_> {
             .mode(self.mode & 0o7777)
             .recyclable(vacated::was_removed(self.name));
         if let Some(attributes) = self.attributes {
-            // An invalid value becomes a number that no queue can have. Only a creation checks it.
+            // An invalid value becomes 0, which no queue can have. Only a creation checks the value.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -311,7 +311,7 @@ impl Request<'_> {
         attached.state = FileState::of(&attached.queue, &descriptor);
         attached.shown_flags = further(self.flags);
         if attached.shown_flags != 0 {
-            // The further flags belong to this open file description, so its mapping is not kept.
+            // Further flags belong to this open file description, so its mapping must not be kept for other openings.
             attached.unmap_at_last_close();
         }
         let is_nonblocking = self.flags & libc::O_NONBLOCK != 0;
@@ -331,7 +331,7 @@ impl Request<'_> {
         Ok(number)
     }
 
-    /// Sets the flags that mean nothing to a queue. The kernel keeps them, and F_GETFL shows them.
+    /// Sets the flags that have no meaning for a queue. The kernel stores the flags, and F_GETFL shows them.
     fn set_further_flags(&self, descriptor: &OwnedFd) {
         let settable = self.flags & SETTABLE;
         if settable != 0 {
@@ -342,17 +342,17 @@ impl Request<'_> {
     }
 }
 
-/// Flags that F_SETFL can set and that have no meaning for a queue. The open file description really has them.
+/// Flags that F_SETFL can set and that have no meaning for a queue. The kernel stores them in the open file description.
 const SETTABLE: c_int = libc::O_APPEND | libc::O_NOATIME;
 
-/// Returns the flags of an opening that the description keeps, that have no meaning for a queue, and that F_SETFL can't set.
+/// Returns the further flags of an opening: flags that the kernel keeps, that have no meaning for a queue, and that F_SETFL can't set.
 fn further(flags: c_int) -> c_int {
     const FORGOTTEN: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC;
     flags & !(ACCESS_MODE | libc::O_NONBLOCK | SETTABLE | FORGOTTEN)
 }
 
-/// Replaces the open file description by one that can neither read nor write, with the same number. Even if the system refuses this, the drop-in
-/// refuses every use, and returns the right result for F_GETFL, by the table.
+/// Replaces the open file description by one that can neither read nor write, with the same descriptor number. If the system refuses this, the table
+/// still makes the drop-in refuse every use and return the right result for F_GETFL.
 fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let bits = ACCESS_MODE | libc::O_CLOEXEC | nonblocking;
@@ -368,6 +368,6 @@ fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
 fn replace(number: c_int, with: &OwnedFd) {
     let numbers =
         [with.as_raw_fd(), number, libc::O_CLOEXEC, 0, 0, 0].map(|number| number as usize);
-    // SAFETY: dup3 takes numbers; `number` is a descriptor that the caller owns and keeps.
+    // SAFETY: dup3 takes no pointers. The caller owns the descriptor `number`, and keeps it.
     let _ = unsafe { kernel::call(libc::SYS_dup3, numbers) };
 }

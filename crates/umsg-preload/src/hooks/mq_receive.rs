@@ -1,6 +1,6 @@
 //! mq_receive and mq_timedreceive.
 //!
-//! The order of the checks, as in the kernel: time-out, descriptor, room in the buffer, and at last whether the call would block.
+//! The order of the checks is the kernel's: time-out, descriptor, room in the buffer, and at last whether the call would block.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::time::SystemTime;
@@ -16,12 +16,12 @@ use crate::trace::{self, Copied, Described, Target};
 use crate::{adopt, errno, next, pointer, timeout};
 
 cancellation_point! {
-    /// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
+    /// Receives a message. Blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
     mq_receive => receive(0), traced_receive
 }
 
 cancellation_point! {
-    /// Receives a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
+    /// Receives a message. Blocks at most until `timeout`, a time of CLOCK_REALTIME.
     mq_timedreceive => receive, traced_receive
 }
 
@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn traced_receive(
         false => Function::MqTimedReceive,
     };
     trace::recorded(
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller makes the promises that `receive` requires.
         || unsafe { receive(fd, buffer, len, priority, timeout) },
         function,
         |result| {
@@ -94,8 +94,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `buffer` has `len` writable bytes, `priority` is NULL or writable, `timeout` NULL or a timespec, or they are
-    /// addresses that a pointer check refuses.
+    /// `buffer` has `len` writable bytes; `priority` is NULL or writable; `timeout` is NULL or a timespec. Or these pointers are addresses that a
+    /// pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self) -> Result<ssize_t, c_int> {
         // SAFETY: by this function's contract.
@@ -147,7 +147,7 @@ impl Call {
     unsafe fn deliver(&self, received: &Received) -> Result<ssize_t, c_int> {
         if !self.priority.is_null() {
             if pointer::is_bad(self.priority) {
-                // The message is lost, as in the kernel.
+                // The error loses the message, as in the kernel.
                 return Err(libc::EFAULT);
             }
             // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
@@ -199,7 +199,7 @@ impl Call {
             len: elsewhere.len(),
             ..*self
         };
-        // SAFETY: `elsewhere` has these many bytes; the rest by this function's contract.
+        // SAFETY: `elsewhere` has that many bytes. This function's contract covers the rest.
         match unsafe { call.receive_from(held, deadline)? } {
             0 => Ok(0),
             _ => Err(libc::EFAULT),

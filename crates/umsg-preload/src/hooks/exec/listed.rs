@@ -8,7 +8,7 @@ use crate::errno;
 /// The number of strings that fit on the stack.
 const FEW: usize = 64;
 
-/// Collects the arguments of a variadic call, from the registers and from the stack. A null pointer ends them.
+/// Collects the arguments of a variadic call from the registers and from the stack, up to the null pointer that ends them.
 ///
 /// # Safety
 /// The addresses are those of the caller's arguments.
@@ -27,7 +27,7 @@ unsafe fn listed(
     while !at(count).is_null() {
         count += 1;
     }
-    // execle has the environment behind the null pointer.
+    // For execle, the environment follows the null pointer: it is the argument at `count + 1`.
     let mut few = [std::ptr::null(); FEW];
     let room: *mut *const c_char = match count < FEW {
         true => few.as_mut_ptr(),
@@ -49,7 +49,7 @@ unsafe fn listed(
     outcome
 }
 
-/// The number of registers that hold arguments behind the first argument.
+/// The number of registers that hold arguments after the first argument.
 const REGISTERS: usize = match cfg!(target_arch = "x86_64") {
     true => 5,
     false => 7,
@@ -88,7 +88,7 @@ unsafe extern "C" fn list_with_environment(
     }
 }
 
-/// Exports a variadic function: passes the addresses of its arguments to a function of Rust.
+/// Exports a variadic function, which passes the addresses of its arguments to a function of Rust.
 macro_rules! variadic {
     ($(#[doc = $doc:literal] fn $name:ident => $function:ident;)*) => {
         $(

@@ -9,13 +9,13 @@ use crate::kernel;
 
 pub(super) const LONGEST_PATH: usize = 4096;
 
-/// The directories that libc searches without PATH.
+/// The directories that libc searches if PATH is not set.
 const DEFAULT_PATH: &[u8] = match cfg!(target_env = "musl") {
     true => b"/usr/local/bin:/bin:/usr/bin",
     false => b"/bin:/usr/bin",
 };
 
-/// The errors after which libc tries the next directory of PATH. musl passes over the first three only.
+/// The errors after which libc tries the next directory of PATH. musl continues only after the first three errors.
 const PASSED_OVER: &[c_int] = match cfg!(target_env = "musl") {
     true => &[libc::EACCES, libc::ENOENT, libc::ENOTDIR],
     false => &[
@@ -28,11 +28,11 @@ const PASSED_OVER: &[c_int] = match cfg!(target_env = "musl") {
     ],
 };
 
-/// A path in a buffer of its own.
+/// A path in a buffer.
 pub(super) struct Path([u8; LONGEST_PATH]);
 
-/// The path of a program that the caller names by a descriptor. If the path leads to a duplicate of the descriptor, the end of this value closes the
-/// duplicate: the execution has failed then.
+/// The path of a program that the caller names by a descriptor. The path may refer to a duplicate of the descriptor. The drop of this value, after an
+/// exec that failed, closes the duplicate.
 pub(in crate::hooks) struct Named {
     pub(super) path: Path,
     pub(super) _duplicate: Option<File>,
@@ -61,12 +61,12 @@ impl Path {
         path.join(parts).then_some(path)
     }
 
-    /// Writes the parts one behind the other. Returns false if they are too long.
+    /// Joins the parts. Returns false if they are too long.
     pub(super) fn join(&mut self, parts: &[&[u8]]) -> bool {
         let mut at = 0;
         for part in parts {
             let end = at + part.len();
-            // The last byte is for the zero byte behind the path.
+            // The last byte is for the zero byte after the path.
             let Some(room) = self.0[..LONGEST_PATH - 1].get_mut(at..end) else {
                 return false;
             };
@@ -77,8 +77,8 @@ impl Path {
         true
     }
 
-    /// Looks a name up in PATH, as execvp does: an empty directory is the working directory, and the search ends with an error that says nothing
-    /// about the other directories. Returns false if no directory has such a program. Source: posix/execvpe.c of glibc, src/process/execvp.c of musl.
+    /// Looks a name up in PATH, as execvp does. An empty directory means the working directory. The search ends at an error after which execvp does
+    /// not try the next directory. Returns false if no directory has such a program. Source: posix/execvpe.c of glibc, src/process/execvp.c of musl.
     pub(super) fn look_up(&mut self, name: &[u8]) -> bool {
         // SAFETY: the process's environment ends with a null pointer.
         let list = unsafe { variable(environ, b"PATH=") };
@@ -94,7 +94,7 @@ impl Path {
             // libc skips a directory whose path is too long.
             match is_joined.then(|| executable(self.start())) {
                 Some(Ok(true)) => return true,
-                // A directory or a device can't be executed: EACCES.
+                // A directory or a device can't be executed (EACCES), so the search continues.
                 Some(Ok(false)) | None => {}
                 Some(Err(errno)) if PASSED_OVER.contains(&errno) => {}
                 Some(Err(_)) => return false,
@@ -128,12 +128,13 @@ pub(super) fn is_executable(path: *const c_char) -> bool {
     executable(path) == Ok(true)
 }
 
-/// Returns whether a path leads to a file that the process may execute, or else to a directory or another object. An error is that of the path.
+/// Returns whether a path refers to a file that the process may execute. False means a directory or another object. An error is the error for the
+/// path.
 fn executable(path: *const c_char) -> Result<bool, c_int> {
     let at = libc::AT_FDCWD as usize;
     let (path, access) = (path.expose_provenance(), libc::X_OK as usize);
-    // Like exec, the call uses the effective ids. Linux before 5.8 checks the real ones, and so do filters of containers that refuse the new call
-    // with EPERM.
+    // Like exec, SYS_faccessat2 checks the effective ids. The older call checks the real ids. It is used before Linux 5.8, and in containers whose
+    // filters refuse the new call with EPERM.
     let effective = [at, path, access, libc::AT_EACCESS as usize, 0, 0];
     // SAFETY: the argument is a C string.
     let checked = unsafe { kernel::call(libc::SYS_faccessat2, effective) };

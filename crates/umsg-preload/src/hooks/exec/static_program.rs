@@ -1,15 +1,16 @@
-//! Statically linked programs, into which no library can be loaded: the search for an interpreter in the files that exec would execute.
+//! Recognises statically linked programs, into which no library can be loaded. The module follows interpreters of scripts in the files that exec
+//! would execute.
 //!
-//! It allocates no memory, as the hooks of exec do.
+//! The module allocates no memory, as the hooks of exec do.
 
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
 use crate::kernel;
 
-/// The depth of nested interpreters that the system follows. Source: execve(2).
+/// The maximum depth of nested interpreters. Source: execve(2).
 const MOST_INTERPRETERS: usize = 5;
-/// The number of bytes that the system inspects.
+/// The number of bytes of a file that the kernel inspects.
 const HEAD: usize = 256;
 
 /// Returns whether a program, or the interpreter of a script, is statically linked, for this machine, and gains no privilege at its start.
@@ -17,7 +18,7 @@ pub(super) fn is_static(path: *const c_char) -> bool {
     is_static_within(path, MOST_INTERPRETERS)
 }
 
-/// As [`is_static`], with at most `more` interpreters of scripts.
+/// Does the same as [`is_static`], with at most `more` interpreters of scripts.
 fn is_static_within(path: *const c_char, more: usize) -> bool {
     let mut head = [0; HEAD];
     let Some((file, len)) = File::open(path, &mut head) else {
