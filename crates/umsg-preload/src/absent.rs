@@ -56,7 +56,7 @@ fn known_of_last(namespace: &Namespace, name: &[u8]) -> Option<Known> {
             absent.directory = Some(then);
             Some(Known::Absent)
         }
-        // If a directory changes all the time, an inspection never saves a call.
+        // The remembered state is dropped. If the directory changes all the time, comparisons of its state never save a call.
         Some(_) => None,
     }
 }

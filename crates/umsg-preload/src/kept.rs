@@ -1,9 +1,10 @@
-//! Queues that stay mapped after the program has closed them. So a program that repeatedly opens a queue, sends a message and closes the
-//! queue maps it once.
+//! Queues that stay mapped after the program has closed them. A program may repeatedly open a queue, send a message and close the queue. With this
+//! module, it maps the queue only once.
 //!
-//! The last close of a queue's descriptors leaves the queue here. A later opening opens the file by its name, and takes the queue of the
-//! same device and inode ([`umsg::posix::KnownFile`]). The kernel decides each time where the name leads and whether the caller may open the
-//! file. A kept queue has no descriptor. So if a queue is open twice at the same time, there are two mappings, and separate registrations in epoll.
+//! The last close of a queue's descriptors leaves the queue mapped, in this module. A later opening opens the file by its name, and takes the mapped
+//! queue of the same device and inode ([`umsg::posix::KnownFile`]). Each time, the kernel decides which file the name refers to, and whether the
+//! caller may open the file. A kept queue has no descriptor. So if a queue is open twice at the same time, there are two mappings, and separate
+//! registrations in epoll.
 //!
 //! | bound | reason |
 //! |---|---|
@@ -11,9 +12,9 @@
 //! | no queue that was polled | the doorbell's descriptor is closed with the last descriptor of the queue |
 //! | no queue whose name this process has removed | the memory of the removed queue |
 //!
-//! A queue that the program removes and creates again stays here in between, without messages: [`crate::vacated`].
+//! If the program removes a queue and creates it again, this module keeps the queue in between, without messages: [`crate::vacated`].
 //!
-//! A forked child keeps the queues of its parent, in its own mappings. Signal handlers may open and close queues at any time: an entry is a
+//! A forked child keeps the queues of its parent, in its own mappings. Signal handlers may open and close queues at any time, so an entry is a
 //! [`Link`], which changes with one instruction.
 
 use std::ffi::{OsStr, c_int};
@@ -33,7 +34,7 @@ use crate::blocking::Forks;
 use crate::table::{self, ACCESS_MODE, Held, Word};
 use crate::{debug, process, vacated};
 
-/// The number of queues that are kept.
+/// The maximum number of kept queues.
 const MOST: usize = 8;
 
 /// The maximum sum of the sizes of these queues' files, in bytes. The file of a queue of 10 messages has 1.4 MB, but takes only little memory.
@@ -41,11 +42,11 @@ const BYTES: u64 = 16 << 20;
 
 static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
 
-/// The entry that the next queue takes if none is free.
+/// The index of the entry that the next queue takes if none is free.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens a kept queue, makes a queue in a vacant segment, or finds that no queue has the name. `name` has no slash. Returns `None` if a full
-/// opening is needed; a kept queue of the name is then unmapped.
+/// Opens a kept queue, makes a queue in a vacant segment, or finds that no queue has the name. `name` has no slash. Returns `None` if a full opening
+/// is needed. In that case, a kept queue of the name is unmapped.
 pub(crate) fn open(
     namespace: &Namespace,
     name: &[u8],
@@ -58,7 +59,7 @@ pub(crate) fn open(
         return None;
     }
     let directory = match (!may_create).then(|| absent::known(namespace, name)) {
-        // A program that wants an explanation gets the one of a full opening.
+        // If the user has requested explanations, a full opening must report the error.
         Some(Known::Absent) if !debug::is_on() => return Some(Err(libc::ENOENT)),
         Some(Known::Nothing(directory)) => directory,
         _ => None,
@@ -72,7 +73,7 @@ pub(crate) fn open(
     let (nonblocking, forks) = (flags & libc::O_NONBLOCK != 0, Forks::now());
     let file = match KnownFile::open(namespace, OsStr::from_bytes(name), read, write, nonblocking) {
         Ok(file) => file,
-        // A program that wants an explanation gets the one of a full opening.
+        // If the user has requested explanations, a full opening must report the error.
         Err(Errno::NOENT) if !may_create && !debug::is_on() => {
             absent::note(name, directory);
             return Some(Err(libc::ENOENT));
@@ -83,7 +84,7 @@ pub(crate) fn open(
     let held = Held::of_word(word);
     let state = held.state?;
     let descriptor = if held.queue.is_vacant() {
-        // Only this process may make a new queue in the segment; a child that has inherited it may not.
+        // Only this process may make a new queue in the segment. A child that has inherited the segment may not.
         held.created()?;
         if !may_create {
             keep(held);
@@ -109,7 +110,7 @@ pub(crate) fn open(
     Some(Ok(number))
 }
 
-/// Takes the kept queue in this file. Forgets a queue that had the name before.
+/// Takes the kept queue of this file. Forgets a kept queue that had the name before.
 fn take(file: &KnownFile, name: &[u8], access: c_int) -> Option<Word> {
     KEPT.iter().find_map(|link| {
         let held = Held::of(link).filter(|held| held.name.get(1..) == Some(name))?;
@@ -122,7 +123,7 @@ fn take(file: &KnownFile, name: &[u8], access: c_int) -> Option<Word> {
     })
 }
 
-/// Releases the count of a closed descriptor. Keeps a queue to which no other descriptor leads.
+/// Releases the count of a closed descriptor. Keeps a queue that has no other descriptor.
 pub(crate) fn release(word: Word) {
     let Some(last) = word.release_unless_last() else {
         return;
@@ -144,13 +145,13 @@ pub(crate) fn release(word: Word) {
     keep(held);
 }
 
-/// Keeps a queue to which no descriptor leads.
+/// Keeps a queue that has no descriptor.
 fn keep(held: Held) {
     let Some(word) = held.into_word() else {
         return;
     };
     if !KEPT.iter().any(|link| link.put_if_empty(word)) {
-        // Relaxed: any entry will do.
+        // Relaxed: any entry can be replaced.
         KEPT[HAND.fetch_add(1, Ordering::Relaxed) % MOST].put(word);
     }
 }
@@ -175,8 +176,8 @@ pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
         return false;
     };
     let held = Held::of_word(word);
-    // The conditions are checked again here, when neither another thread nor a child of a later fork can find the queue in this table. Before this
-    // point, a thread may have opened the queue, forked or duplicated the descriptor, and closed it.
+    // The conditions are checked again, because before this point, a thread may have opened the queue, forked or duplicated the descriptor, and
+    // closed it. From this point on, no other thread and no child of a later fork can find the queue in this table.
     let vacated = word.is_sole_user()
         && held.may_be_vacated()
         && process::owns_table()
@@ -191,7 +192,7 @@ pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
     vacated
 }
 
-/// Removes the name of a kept queue. Returns None if no queue of the name is kept, or if its file has to be opened.
+/// Removes the name of a kept queue. Returns None if no queue of the name is kept, or if the queue's file has to be opened.
 pub(crate) fn unlink(namespace: &Namespace, name: &[u8]) -> Option<Result<(), UnlinkError>> {
     let mut kept = KEPT.iter().filter_map(Held::of);
     let kept = kept.find(|kept| &*kept.name == name)?;
@@ -205,7 +206,8 @@ pub(crate) fn for_each(visit: impl Fn(&Attached)) {
         .for_each(|kept| visit(&kept));
 }
 
-/// In a forked child, leaves the segments to the parent. The parent may be about to vacate a queue that is not vacant yet.
+/// In a forked child, forgets which segments the child may use again: they belong to the parent. The parent may be about to vacate a queue that is
+/// not vacant yet.
 pub(crate) fn forget_creations() {
     for_each(Attached::forget_creation);
 }

@@ -1,8 +1,8 @@
-//! The limits in /proc/sys that belong to message queues: reads and writes of these files concern the limits of the namespace ([`umsg::Limits`]).
+//! The limits of message queues in /proc/sys: reads and writes of these files concern the limits of the namespace ([`umsg::Limits`]).
 //!
-//! A descriptor for writing is a file in memory, which each process that inherits it recognises ([`umsg::kernel_files::limit`]). The library parses
-//! a write to it as the kernel does, and the write takes effect before it returns. The streams of libc write without a call of this library. The text
-//! that they have written to the file takes effect in fflush, fclose, fseek or rewind, or at the end of the process.
+//! A descriptor for writing refers to a file in memory, which each process that inherits the descriptor recognises ([`umsg::kernel_files::limit`]).
+//! The library parses a write to the file as the kernel does, and the write takes effect before it returns. libc's streams write without a call of
+//! this library. The text that they have written takes effect in fflush, fclose, fseek or rewind, or at the end of the process.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::{debug, errno, fd, home, pointer};
 #[unsafe(link_section = ".data.umsg")]
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Notes a file that the program was started with.
+/// Notes a file that the program has inherited, if it is the file of a limit.
 pub(crate) fn note_arrival(status: &Stat) {
     if limit::has_mark(status) {
         ANY.store(true, Ordering::Relaxed);
@@ -33,11 +33,11 @@ pub(crate) fn note_arrival(status: &Stat) {
 /// Returns whether the process may have a descriptor that writes to a limit.
 #[inline(always)]
 pub(crate) fn are_there() -> bool {
-    // Relaxed: as in `of`.
+    // Relaxed: a thread that has the descriptor sees the mark.
     ANY.load(Ordering::Relaxed)
 }
 
-/// Returns the limit that a descriptor writes to.
+/// Returns the limit to which a descriptor writes.
 #[inline(always)]
 pub(crate) fn of(number: c_int) -> Option<Limit> {
     // Relaxed: a thread that has the descriptor sees the mark.
@@ -59,7 +59,7 @@ fn identify(number: c_int) -> Option<Limit> {
     roomy(|| Limit::of_file(descriptor))
 }
 
-/// Opens a file in memory that stands for the limit.
+/// Opens a file in memory that represents the limit.
 pub(crate) fn open(limit: Limit, flags: c_int, may_write: bool) -> Result<OwnedFd, c_int> {
     let namespace = namespace(limit)?;
     if may_write && !namespace.may_set_limits() {
@@ -83,7 +83,7 @@ fn namespace(limit: Limit) -> Result<&'static Namespace, c_int> {
     })
 }
 
-/// Sets a limit to the number that a text begins with. Returns the number of bytes that were used.
+/// Sets a limit to the number at the start of a text. Returns the number of bytes that were used.
 fn set(limit: Limit, text: &[u8]) -> Result<usize, c_int> {
     limit.set(namespace(limit)?, text).map_err(|error| {
         if let SetError::Namespace(error) = &error {
@@ -93,10 +93,10 @@ fn set(limit: Limit, text: &[u8]) -> Result<usize, c_int> {
     })
 }
 
-/// Answers a write to a limit, at an offset or at the position of the descriptor. `None` for any other file.
+/// Answers a write to a limit, at an offset or at the position of the descriptor. Returns `None` for any other file.
 ///
 /// # Safety
-/// Each part has as many readable bytes as it says, or an address that a pointer check refuses.
+/// Each part has the number of readable bytes that it states, or an address that a pointer check refuses.
 #[inline(always)]
 pub(crate) unsafe fn written(
     number: c_int,
@@ -158,7 +158,7 @@ unsafe fn gather(parts: &[iovec]) -> Result<Vec<u8>, c_int> {
     Ok(text)
 }
 
-/// Puts the present value into a file that can be read, too.
+/// Writes the present value into the file, if the file can also be read.
 fn show(limit: Limit, descriptor: BorrowedFd<'_>) {
     let access = fd::status_flags(descriptor).unwrap_or(0) & ACCESS_MODE;
     let text = match namespace(limit)
@@ -167,7 +167,7 @@ fn show(limit: Limit, descriptor: BorrowedFd<'_>) {
         Ok(text) if access == libc::O_RDWR => text,
         _ => String::new(),
     };
-    // A failure leaves the old value to be read.
+    // After a failure, the file still has the old value.
     let _ = rustix::fs::ftruncate(descriptor, text.len() as u64);
     let _ = rustix::io::pwrite(descriptor, text.as_bytes(), 0);
     limit::mark_unwritten(descriptor);
@@ -179,7 +179,7 @@ pub(crate) fn settle(number: c_int) -> Result<(), c_int> {
         return Ok(());
     };
     let access = fd::status_flags(descriptor).unwrap_or(0) & ACCESS_MODE;
-    // The old text is behind the bytes that a stream has written at the beginning.
+    // How much to read: in a file that can also be read, the old text follows the bytes that a stream has written at the beginning.
     let len = match access {
         libc::O_WRONLY => 4095,
         libc::O_RDWR if limit::is_written(descriptor) => rustix::fs::tell(descriptor).unwrap_or(0),
@@ -194,8 +194,8 @@ pub(crate) fn settle(number: c_int) -> Result<(), c_int> {
         if access == libc::O_WRONLY {
             let _ = rustix::fs::ftruncate(descriptor, 0);
         }
-        // An empty text was written by a call, or not at all. If the first byte is zero, the write was not at the beginning of the file, and is
-        // ignored.
+        // The text is empty if a call wrote it, or if nothing was written. If the first byte is zero, the write was not at the beginning of the file,
+        // and is ignored.
         let outcome = match text.first() {
             None | Some(0) => Ok(()),
             Some(_) => set(limit, &text).map(drop),

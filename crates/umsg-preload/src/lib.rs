@@ -4,7 +4,7 @@
 //! LD_PRELOAD=/path/to/libumsg_preload.so program
 //! ```
 //!
-//! The program has real descriptors: those of the queues' files. A table in the process records these descriptors.
+//! The program has real descriptors: the descriptors of the queues' files. A table in the process records them.
 //!
 //! | what | where |
 //! |---|---|
@@ -23,8 +23,8 @@
 //! | records of calls for `umsg trace` | `trace` |
 //! | memory that is not from the program's malloc | `memory` |
 //!
-//! Exported names have no symbol version. The dynamic linker resolves references of any version to such a name in a preloaded library. So
-//! the library serves programs linked against libc's GLIBC_2.34 names and against librt's GLIBC_2.3.4 names.
+//! Exported names have no symbol version. The dynamic linker resolves references of any version to a name without a version in a preloaded library.
+//! So the library serves programs linked against libc's GLIBC_2.34 names and against librt's GLIBC_2.3.4 names.
 #![cfg_attr(
     test,
     allow(

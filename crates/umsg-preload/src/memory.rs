@@ -1,10 +1,10 @@
 //! The library's own allocator, so that a queue can be opened and closed even when the program's malloc must not be called.
 //!
 //! close is async-signal-safe, and a handler may close or unlink a queue. The handler may have interrupted the program's malloc, or that malloc may
-//! map its memory through the drop-in's mmap. So this library allocates (little: paths, the names of queues) from its own memory, without a lock: one
-//! stack of free blocks for each power of two. Freed memory goes back to its stack. A block that was never used comes from a chunk, which all sizes
-//! share. The first chunk is a part of the library. So a process that allocates little touches few pages, and maps none. Only large blocks, which are
-//! mappings, go back to the system.
+//! map its memory through the drop-in's mmap. So this library allocates from its own memory, without a lock, and only little: paths, the names of
+//! queues. There is one stack of free blocks for each power of two. A freed block returns to its stack. A block that was never used comes from a
+//! chunk, which all sizes share. The first chunk is a part of the library. So a process that allocates little touches few pages, and maps none. Only
+//! large blocks, which are mappings, return to the system.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -15,9 +15,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 const SMALLEST: usize = 32;
 const LARGEST: usize = 32 * 1024;
 const CLASSES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
-/// The length of a chunk.
+/// The length of a chunk, in bytes.
 const CHUNK: usize = 16 * 1024;
-/// The largest block that comes from the chunk of small blocks. Pages of larger blocks are not shared.
+/// The size of the largest block that comes from the chunk of small blocks. Larger blocks do not share pages with small blocks.
 const SMALL: usize = 1024;
 
 /// Blocks that are mappings start at a page.
@@ -28,7 +28,7 @@ pub(crate) struct Memory {
     free: [Stack; CLASSES],
     /// The chunks of small and of larger blocks.
     fresh: [Fresh; 2],
-    /// The first chunk of small blocks, which is not mapped.
+    /// The first chunk of small blocks, which is a part of the library instead of a mapping.
     first: Option<&'static FirstChunk>,
 }
 
@@ -44,7 +44,7 @@ static MEMORY: Memory = Memory {
 
 static FIRST: FirstChunk = FirstChunk(UnsafeCell::new([0; CHUNK]));
 
-/// The memory of a chunk. It begins in a page that the library's own words share; see near.ld.
+/// The memory of the first chunk. It begins in a page that the library's own words share; see near.ld.
 #[repr(C, align(64))]
 struct FirstChunk(UnsafeCell<[u8; CHUNK]>);
 
@@ -91,10 +91,10 @@ impl Fresh {
         address | length << LENGTH
     }
 
-    /// Begins with a chunk, unless there was one.
+    /// Begins with this chunk, unless there is already a chunk.
     fn begin_with(&self, chunk: &'static FirstChunk) {
         let word = Fresh::word(chunk.0.get().expose_provenance() as u64, CHUNK as u64);
-        // Relaxed: as in `take`. A word with an address is never 0 again, so the chunk is used once.
+        // Relaxed: the word publishes no other data. A word with an address is never 0 again, so the chunk is used only once.
         let _ = self
             .0
             .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Fresh {
     /// Takes a block of `size` bytes, a power of two, aligned to its size or a page.
     fn take(&self, size: usize) -> Option<*mut u8> {
         let (align, size) = (size.min(PAGE) as u64, size as u64);
-        // Relaxed, here and below: the word publishes no other data. A chunk contains zeroes, even if another thread has mapped it.
+        // Relaxed, for all accesses: the word publishes no other data. A chunk contains zeroes, even if another thread has mapped it.
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let (address, length) = (word & ((1 << LENGTH) - 1), word >> LENGTH);
@@ -123,7 +123,7 @@ impl Fresh {
     }
 
     /// Maps a chunk, and takes its first block. The rest of the new chunk replaces the rest of the old chunk, which is too short. If another thread
-    /// was faster, the rest stays unused, and costs only addresses, not memory.
+    /// has replaced the old chunk first, the rest of this chunk stays unused. An unused rest costs addresses, but no memory.
     fn take_of_new_chunk(&self, old: u64, size: u64) -> Option<*mut u8> {
         let bytes = CHUNK.max(size as usize);
         let chunk = map(bytes)?;
@@ -135,7 +135,8 @@ impl Fresh {
     }
 }
 
-/// Returns the stack that has blocks for a layout; `None` if the block needs its own mapping. A block is aligned to its size, up to a page.
+/// Returns the index of the stack that has blocks for a layout. `None` if the block needs its own mapping. A block is aligned to its size, up to a
+/// page.
 fn class_of(layout: Layout) -> Option<usize> {
     let size = layout
         .size()
@@ -147,7 +148,7 @@ fn class_of(layout: Layout) -> Option<usize> {
 
 fn map(bytes: usize) -> Option<*mut u8> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: no address is asked for, so nothing that exists is replaced.
+    // SAFETY: the call requests no address, so it replaces no existing mapping.
     let mapped = unsafe {
         rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE)
     };
@@ -169,22 +170,23 @@ unsafe impl GlobalAlloc for Memory {
         match class_of(layout) {
             // SAFETY: the caller guarantees that the block came from `alloc` with this layout, and is no longer used.
             Some(class) => unsafe { self.free[class].push(block) },
-            // SAFETY: as above; such a block is a whole mapping.
+            // SAFETY: the caller guarantees that the block came from `alloc` with this layout, and is no longer used. A block without a class is a
+            // whole mapping.
             None => drop(unsafe { rustix::mm::munmap(block.cast(), layout.size()) }),
         }
     }
 }
 
-/// A stack of free blocks, linked through their first words. Its word has the address of a block and, in the unused bits of an address
-/// aligned to 32, a number that each operation changes. So a block that was taken and put back is not mistaken for a block that was always
-/// there.
+/// A stack of free blocks, linked through their first words. The stack's word has the address of the first block. In the unused bits of that address,
+/// which is aligned to 32, it has a number that each operation changes. The number shows whether another thread took the first block and put it back
+/// meanwhile.
 struct Stack(AtomicU64);
 
 const ADDRESS: u64 = (1 << 48) - SMALLEST as u64;
 
 impl Stack {
     fn with_next_number(head: u64, address: u64) -> u64 {
-        // The number's lower five bits are the word's lowest, its upper sixteen the word's highest.
+        // The number's lower five bits are the lowest bits of the word. Its upper sixteen bits are the highest bits of the word.
         let number = (head >> 48 << 5 | head & 31).wrapping_add(1);
         number >> 5 << 48 | address | number & 31
     }
@@ -197,7 +199,7 @@ impl Stack {
     /// The block is at least [`SMALLEST`] bytes, aligned to that number, and unused.
     unsafe fn push(&self, block: *mut u8) {
         let address = block.expose_provenance() as u64;
-        // SAFETY: by this function's contract; other threads may read the link, as below.
+        // SAFETY: by this function's contract. Other threads may read the link, as `pop` does.
         let link = unsafe { &*block.cast::<AtomicU64>() };
         let mut head = self.0.load(Ordering::Relaxed);
         loop {

@@ -1,14 +1,14 @@
-//! /dev/mqueue: the directory that mqueue_overview(7) describes, with umsg's queues.
+//! /dev/mqueue: the directory that mq_overview(7) describes, with umsg's queues.
 //!
 //! The directory of the namespace's POSIX queues has a file for each queue, with the queue's name. So the drop-in replaces the path /dev/mqueue by
 //! the path of that directory. Then the kernel lists the directory, its descriptors are real ones, and inotify(7) watches it. A path below
-//! /dev/mqueue leads to the queue of this name. An open does the same as mq_open(3), and an unlink the same as mq_unlink(3). stat(2) returns the
+//! /dev/mqueue refers to the queue of this name. An open does the same as mq_open(3), and an unlink the same as mq_unlink(3). stat(2) returns the
 //! queue's mode and size.
 //!
-//! Before a program opens the directory, the drop-in removes the files that are no queues, such as those of vacated queues ([`crate::vacated`]).
+//! Before a program opens the directory, the drop-in removes the files that belong to no queue, such as those of vacated queues ([`crate::vacated`]).
 //!
-//! The drop-in recognises a path by its text. A call with another path costs only the read of its first bytes. Paths relative to a descriptor are
-//! checked only after the process has opened the directory.
+//! The drop-in recognises a path by its text. For another path, it only reads the first bytes. Paths relative to a descriptor are checked only after
+//! the process has opened the directory.
 //!
 //! `UMSG_DEV_MQUEUE=off` leaves /dev/mqueue to the kernel.
 
@@ -27,12 +27,12 @@ use umsg_shm::sys::stack::roomy;
 use crate::hooks::{mq_open, mq_unlink, read, stat as stats};
 use crate::{debug, fd, home, names, next, pointer, start};
 
-/// Set once the process has opened the directory, or works in it. Relaxed: as for [`IDENTITY`].
+/// Set once the process has opened the directory, or has made it the working directory. Relaxed: as for [`IDENTITY`].
 #[unsafe(link_section = ".data.umsg")]
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// The device and the inode of the directory that was opened last. Relaxed: a thread uses a descriptor of the directory after it has got its number
-/// from the thread that opened it. A pair of two openings matches no directory, or one of the two.
+/// The device and the inode of the directory that was opened last. Relaxed: a thread that uses a descriptor of the directory has got its number from
+/// the thread that opened it. Values from two different openings match at most one of the two directories.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// A place below /dev.
@@ -53,7 +53,7 @@ impl<'a> From<place::Place<'a>> for Place<'a> {
     }
 }
 
-/// Returns the place that a path leads to; `None` if it leads elsewhere.
+/// Returns the place to which a path refers. `None` for a path outside of /dev/mqueue.
 ///
 /// # Safety
 /// `path` is a C string, or an address that a pointer check refuses.
@@ -77,7 +77,7 @@ pub(crate) unsafe fn at<'a>(directory: c_int, path: *const c_char) -> Option<Pla
 pub(crate) unsafe fn begins(path: *const c_char) -> bool {
     !pointer::is_bad(path)
         && (0..PATH.len()).all(|index| {
-            // SAFETY: none of the bytes before this one ends the string.
+            // SAFETY: the bytes before this one do not end the string.
             let byte = unsafe { *path.cast::<u8>().add(index) };
             byte == PATH[index]
         })
@@ -97,7 +97,7 @@ fn relative(directory: c_int, path: &[u8]) -> Option<Place<'_>> {
     place::Place::relative(path).map(Place::from)
 }
 
-/// Returns whether a descriptor, or the working directory, is the directory that was opened.
+/// Returns whether a descriptor, or the working directory, is the directory that was last opened as /dev/mqueue.
 fn is_directory(number: c_int) -> bool {
     let found = match number {
         libc::AT_FDCWD => rustix::fs::stat(".").ok().map(|it| (it.st_dev, it.st_ino)),
@@ -107,7 +107,7 @@ fn is_directory(number: c_int) -> bool {
     found == Some((known[0], known[1]))
 }
 
-/// Leaves the directory that was opened to the kernel, because it does not belong to the process's current namespace.
+/// Forgets the opened directory, so that calls on it are left to the kernel: the directory does not belong to the process's current namespace.
 pub(crate) fn forget_directory() {
     IDENTITY
         .iter()
@@ -116,7 +116,7 @@ pub(crate) fn forget_directory() {
 
 /// Returns whether the environment leaves /dev/mqueue to the drop-in.
 fn is_on() -> bool {
-    /// 0 before the first check. Relaxed: threads that check at the same time get the same answer.
+    /// The answer; 0 before the first check. Relaxed: threads that check at the same time get the same answer.
     static ANSWER: AtomicU8 = AtomicU8::new(0);
     const ON: u8 = 1;
     const OFF: u8 = 2;
@@ -143,12 +143,12 @@ impl Place<'_> {
         CString::new(path.into_os_string().as_bytes()).map_err(|_| libc::ENOENT)
     }
 
-    /// Returns the path like [`path`](Self::path), for a call that opens or watches the directory.
+    /// Returns the path as [`path`](Self::path) does, for a call that opens or watches the directory.
     pub(crate) fn path_to_open(self) -> Result<CString, c_int> {
         let path = self.path()?;
         if self == Place::Directory {
             let namespace = home::namespace().map_err(|error| error.errno())?;
-            // If the sweep fails, some files that are no queues stay.
+            // If the sweep fails, some files of vacated queues remain.
             let _ = namespace.sweep_files();
             let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
             IDENTITY[0].store(status.st_dev, Ordering::Relaxed);
@@ -179,19 +179,20 @@ impl Place<'_> {
         let name = names::Slashed::new(name)?;
         let number = mq_open::open_checked(name.bytes(), flags, mode, None)?;
         if flags & libc::O_CLOEXEC == 0 {
-            // SAFETY: this call has made the descriptor, and nothing else uses it.
+            // SAFETY: this call has made the descriptor, and no other code uses it.
             unsafe { crate::hooks::fcntl::fcntl(number, libc::F_SETFD, 0) };
         }
         Ok(number)
     }
 
-    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream for reading gets the current line of the
-    /// queue. A stream for writing gets a file to which no process can write, because a queue of the kernel can't be written to either.
+    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream for reading gets a file with the current line
+    /// about the queue. A stream for writing gets a file to which no process can write, because a program can't write to a queue of the kernel
+    /// either.
     #[cold]
     pub(crate) fn open_stream(self, flags: c_int, reads_only: bool) -> Result<OwnedFd, c_int> {
         let number = self.open(flags | libc::O_CLOEXEC, 0o666)?;
         let Place::Name(_) = self else {
-            // SAFETY: this call has made the descriptor, and nothing else uses it.
+            // SAFETY: this call has made the descriptor, and no other code uses it.
             return Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) });
         };
         let raw = |error: rustix::io::Errno| error.raw_os_error();
@@ -209,7 +210,7 @@ impl Place<'_> {
                     .map_err(raw)
             }
         });
-        // SAFETY: this call has made the descriptor, and nothing else uses it.
+        // SAFETY: this call has made the descriptor, and no other code uses it.
         unsafe { crate::hooks::close::close(number) };
         Ok(fd::lowest(file?, true))
     }
@@ -222,7 +223,7 @@ impl Place<'_> {
         };
         let name = names::Slashed::new(name)?;
         mq_unlink::unlink_checked(name.bytes()).map_err(|errno| match errno {
-            // mq_unlink(3) says EACCES for another user's queue.
+            // For another user's queue, mq_unlink(3) fails with EACCES, but unlink(2) with EPERM.
             libc::EACCES => libc::EPERM,
             other => other,
         })
@@ -247,7 +248,7 @@ impl Place<'_> {
             return Err(crate::errno::get());
         }
         if let Some(mode) = mode {
-            // SAFETY: a successful call has filled it.
+            // SAFETY: a successful call has filled `out`.
             stats::disguise(mode, unsafe { &mut *out });
         }
         Ok(0)
@@ -268,13 +269,13 @@ impl Place<'_> {
             return Err(crate::errno::get());
         }
         if let Some(mode) = mode {
-            // SAFETY: a successful call has filled it.
+            // SAFETY: a successful call has filled `out`.
             stats::disguise_statx(mode, unsafe { &mut *out });
         }
         Ok(0)
     }
 
-    /// Returns the path of the place, which has to exist, and for a queue its mode.
+    /// Returns the path of the place, which must exist. For a queue, also returns its mode.
     fn found(self) -> Result<(CString, Option<u32>), c_int> {
         roomy(|| {
             let (path, mode) = self.shared().existing(namespace()?)?;
@@ -283,7 +284,7 @@ impl Place<'_> {
         })
     }
 
-    /// Checks the caller's permissions, as access(2) does: by the real ids, or by the effective ones.
+    /// Checks the caller's permissions, as access(2) does: by the real ids, or by the effective ids.
     #[cold]
     pub(crate) fn access(self, wanted: c_int, effective: bool) -> Result<c_int, c_int> {
         if wanted & !(libc::R_OK | libc::W_OK | libc::X_OK) != 0 {
@@ -314,8 +315,7 @@ impl Place<'_> {
     #[cold]
     pub(crate) fn change_owner(self, user: uid_t, group: gid_t) -> Result<c_int, c_int> {
         let path = roomy(|| self.path())?;
-        // In a namespace of several users, another user may have put a symlink in the place of a queue's file.
-        // SAFETY: the argument is a C string.
+        // In a namespace of several users, another user may have replaced a queue's file by a symlink. SAFETY: the argument is a C string.
         match unsafe { next::lchown(path.as_ptr(), user, group) } {
             -1 => Err(crate::errno::get()),
             _ => Ok(0),
@@ -350,7 +350,7 @@ pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c
     }
 }
 
-/// Looks for a queue.
+/// Finds a queue by its name.
 fn find(name: &[u8]) -> Result<place::Found, c_int> {
     roomy(|| place::find(namespace()?, name))
 }
@@ -405,7 +405,7 @@ mod tests {
         ] {
             assert_eq!(of(path), None, "{path:?}");
         }
-        // SAFETY: the function refuses this address, and reads nothing there.
+        // SAFETY: the function refuses this address without reading it.
         assert_eq!(unsafe { at(libc::AT_FDCWD, std::ptr::null()) }, None);
     }
 }

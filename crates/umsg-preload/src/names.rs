@@ -8,13 +8,13 @@
 //! | a further slash, `/.`, `/..` | EACCES |
 //! | more than 255 bytes after the slash | ENAMETOOLONG |
 //!
-//! To musl `jobs` and `/jobs` are the same queue. The library uses only the name with the slash.
+//! To musl, `jobs` and `/jobs` are the same queue. The library uses only the name with the slash.
 
 use std::ffi::{CStr, c_char, c_int};
 
 use crate::pointer;
 
-/// The longest path that the kernel copies in, without its NUL.
+/// The longest path that the kernel accepts, without its NUL.
 const PATH_MAX: usize = 4095;
 /// The longest name of a queue, without its slash.
 const NAME_MAX: usize = 255;
@@ -22,7 +22,7 @@ const NAME_MAX: usize = 255;
 /// Whether mq_open and mq_unlink accept a name without its slash. Source: mq_open.c of musl 1.2.3, sysdeps/unix/sysv/linux/mq_open.c of glibc 2.36.
 const SLASH_IS_OPTIONAL: bool = cfg!(target_env = "musl");
 
-/// Returns the name that libc passes to the kernel, without its slash. glibc's own check comes before all others.
+/// Returns the name that libc passes to the kernel, without its slash. glibc's own check precedes all other checks.
 pub(crate) fn passed_on(name: &[u8]) -> Result<&[u8], c_int> {
     match name.strip_prefix(b"/") {
         Some(rest) => Ok(rest),
@@ -39,7 +39,7 @@ impl Room {
         Self([b'/'; 1 + NAME_MAX])
     }
 
-    /// Returns the name with its slash. `rest` is the name without it, which [`check`] has accepted.
+    /// Returns the name with its slash. `rest` is the name without the slash, which [`check`] has accepted.
     pub(crate) fn with_slash<'a>(&'a mut self, name: &'a [u8], rest: &[u8]) -> &'a [u8] {
         if !SLASH_IS_OPTIONAL || name.len() > rest.len() {
             return name;
@@ -57,14 +57,14 @@ pub(crate) fn check(rest: &[u8]) -> Result<(), c_int> {
     }
 }
 
-/// A name with its slash, as libc's functions take it, made from a name without it, as the system calls take it.
+/// A name with its slash, as libc's functions take it. It is made from a name without the slash, as the system calls take it.
 pub(crate) struct Slashed {
     bytes: [u8; 1 + NAME_MAX],
     len: usize,
 }
 
 impl Slashed {
-    /// Checks a name that has no slash.
+    /// Adds the slash to a name that has none, and checks the name.
     pub(crate) fn new(bare: &[u8]) -> Result<Slashed, c_int> {
         check(bare)?;
         let mut bytes = [b'/'; 1 + NAME_MAX];
@@ -93,9 +93,9 @@ pub(crate) unsafe fn bytes_or_fault<'a>(name: *const c_char) -> Result<&'a [u8],
 /// Returns the bytes of a C string.
 ///
 /// # Safety
-/// `name` points to a NUL-terminated string that outlives the call. glibc reads it without a check, too.
+/// `name` points to a NUL-terminated string that outlives the call. glibc, too, reads the string without a check.
 pub(crate) unsafe fn bytes<'a>(name: *const c_char) -> &'a [u8] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: by this function's contract.
     unsafe { CStr::from_ptr(name) }.to_bytes()
 }
 

@@ -1,9 +1,9 @@
 //! The hooked functions, as the next library in the chain exports them.
 //!
-//! Calls that do not concern a queue go to the next library that exports the name: libc, or another preloaded library such as fakeroot. Each address
-//! is looked up at the first call of its function, by [`crate::chain`], which takes no lock. So the look-up may happen in a signal handler, in a
-//! vfork child, or during a dlopen in another thread. dlsym looks up the names that this search does not find. If the constructor of another library
-//! calls a function before this library has started, dlsym looks up its name, too. A successful dlsym allocates nothing (glibc 2.34 and later), so a
+//! A call that does not concern a queue goes to the next library that exports the name: libc, or another preloaded library such as fakeroot. Each
+//! address is looked up at the first call of its function, by [`crate::chain`], which takes no lock. So the look-up may happen in a signal handler,
+//! in a vfork child, or during a dlopen in another thread. dlsym looks up the names that `chain` does not find. If the constructor of another library
+//! calls a function before this library has started, dlsym looks up the name, too. A successful dlsym allocates nothing (glibc 2.34 and later), so a
 //! look-up may happen while an allocator starts. All look-ups precede any access to the drop-in's state.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
@@ -20,7 +20,7 @@ use crate::errno;
 /// The address of a function, which is looked up once. The structure has no pointer to the name, because the loader would have to relocate this
 /// pointer at each start.
 pub(crate) struct Symbol {
-    /// Null before the look-up, [`Symbol::ABSENT`] after one that found nothing.
+    /// Null before the look-up. [`Symbol::ABSENT`] after a look-up that found nothing.
     address: AtomicPtr<c_void>,
 }
 
@@ -36,7 +36,7 @@ impl Symbol {
     /// Returns the address of this name, or `None` if no later library has the name.
     #[inline(always)]
     pub(crate) fn address(&self, name: &'static CStr) -> Option<*mut c_void> {
-        // Relaxed: only the address counts; its target existed before this library.
+        // Relaxed: the address publishes no other data, because its target existed before this library.
         let known = self.address.load(Ordering::Relaxed);
         let address = if known.is_null() {
             self.look_up(name)
@@ -84,7 +84,7 @@ impl Failure for ssize_t {
 }
 
 impl Failure for *mut c_void {
-    /// Fails as mmap does.
+    /// The value that mmap returns when it fails.
     const FAILED: *mut c_void = libc::MAP_FAILED;
 }
 
@@ -130,7 +130,7 @@ macro_rules! next_functions {
             )*
         }
 
-        /// Looks up every name, for the case that names can't be looked up without the loader's lock.
+        /// Looks up every name. Needed if later look-ups would take the loader's lock.
         pub(crate) fn resolve_all() {
             $( symbols::$name.address(name!($name)); )*
             pthread_setcanceltype();
@@ -139,7 +139,7 @@ macro_rules! next_functions {
             /// Calls the next library's function of this name.
             ///
             /// # Safety
-            /// The conditions of the function of libc.
+            /// The conditions of libc's function of this name.
             #[inline(always)]
             pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
                 type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
@@ -312,7 +312,7 @@ next_functions! {
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
 }
 
-/// Returns the address of pthread_setcanceltype, for callers that jump to it, and must leave no frame on the stack.
+/// Returns the address of pthread_setcanceltype, for callers that jump to it because they must leave no frame on the stack.
 pub(crate) fn pthread_setcanceltype() -> Option<*mut c_void> {
     #[unsafe(link_section = ".data.umsg")]
     static SYMBOL: Symbol = Symbol::new();

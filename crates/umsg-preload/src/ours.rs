@@ -1,4 +1,4 @@
-//! Whether a descriptor is a queue of umsg. For calls that can afford a system call; a send or a receive reads only the table.
+//! Checks whether a descriptor is a queue of umsg, for calls that can afford a system call. A send or a receive only reads the table.
 
 use std::ffi::c_int;
 
@@ -6,8 +6,8 @@ use crate::adopt::adopt;
 use crate::table::{self, Held};
 use crate::{fd, process};
 
-/// Returns the queue of a descriptor, for calls that take any file (read, fstat, lseek ...). If the table does not have the descriptor, the
-/// check costs one read of the table; otherwise the file itself is checked, too.
+/// Returns the queue of a descriptor, for calls that take any file (read, fstat, lseek ...). For a descriptor without an entry in the table, the
+/// check costs one read of the table. For a descriptor with an entry, the file itself is checked, too.
 #[inline(always)]
 pub(crate) fn file(number: c_int) -> Option<Held> {
     if table::knows(number) {
@@ -17,9 +17,9 @@ pub(crate) fn file(number: c_int) -> Option<Held> {
     }
 }
 
-/// Returns the queue of a descriptor, for mq_* functions, which take a queue. A descriptor that the table does not know is checked.
+/// Returns the queue of a descriptor, for mq_* functions, which take a queue. If the table has no entry for the descriptor, the file is checked.
 ///
-/// Returns `Ok(None)` if the descriptor is not a queue of umsg: then the call is passed on. An error is an errno.
+/// Returns `Ok(None)` if the descriptor is not a queue of umsg: the caller then passes the call on. An error is an errno.
 pub(crate) fn checked_queue(number: c_int) -> Result<Option<Held>, c_int> {
     match file(number) {
         Some(held) => Ok(Some(held)),
@@ -33,7 +33,7 @@ fn checked(number: c_int) -> Option<Held> {
     if fd::identity(number) == Some(held.identity) {
         return Some(held);
     }
-    // The descriptor was closed by a bare system call, and the number may belong to another file.
+    // A bare system call has closed the descriptor, and the number may belong to another file.
     if process::owns_table() {
         table::forget(number, held.word());
     }

@@ -1,11 +1,11 @@
 //! poll on queues, for all functions that wait for descriptors.
 //!
-//! The state of the queues is known without the kernel: a call that must not wait, or that finds a queue ready, opens no descriptor. A call that
-//! has to wait uses a copy of its arguments in which the doorbells ([`crate::doorbells`]) replace the queues.
+//! The drop-in reads the state of the queues without the kernel. A call that must not wait, or that finds a queue ready, opens no descriptor. A call
+//! that has to wait uses a copy of its arguments in which the doorbells ([`crate::doorbells`]) replace the queues.
 //!
-//! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread. So a function here that makes such a call has no live
-//! value with a drop. If the copy is too long for the stack, a cleanup handler frees it ([`Copy`]). While a thread is in these functions, it can't be
-//! ended at any instruction: see [`crate::cancellation`]. A thread that is already cancelled ends there, too.
+//! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread. So a function of this module that makes such a call
+//! has no live value with a drop. If the copy is too long for the stack, a cleanup handler frees it ([`Copy`]). While a thread is in these functions,
+//! it can't be ended at any instruction: see [`crate::cancellation`]. A thread that is already cancelled ends in these calls, too.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_short, c_void};
@@ -20,13 +20,13 @@ use crate::{doorbells, errno, next, ours, pointer, table};
 const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
 
-/// Copies of this many entries fit on the stack.
+/// The number of entries of a copy that fits on the stack.
 const FEW: usize = 64;
 
-/// A process can't have or poll more descriptors, except if fs.nr_open is raised.
+/// The maximum number of entries: a process can't have or poll more descriptors, unless fs.nr_open is raised.
 const MOST: nfds_t = 1 << 20;
 
-/// If the doorbell of a queue can't be opened, the queue is checked at this interval.
+/// The interval at which a queue is checked if its doorbell can't be opened.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// Returns whether any of the descriptors is a queue's.
@@ -38,7 +38,7 @@ pub(crate) fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
         && (0..count as usize).any(|index| table::knows(unsafe { (*fds.add(index)).fd }))
 }
 
-/// Returns the requested events that are ready on the descriptor of a queue; `None` if it is no queue's descriptor.
+/// Returns the requested events that are ready on the descriptor of a queue. `None` if the descriptor is not a queue's.
 fn state_of(one: &pollfd) -> Option<c_short> {
     let Readiness {
         readable, writable, ..
@@ -48,7 +48,7 @@ fn state_of(one: &pollfd) -> Option<c_short> {
     Some(one.events & (readable | writable))
 }
 
-/// The end of a wait.
+/// The time at which a wait ends, and the signals that it permits.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
     pub(crate) timeout: Option<Duration>,
@@ -63,13 +63,13 @@ pub(crate) struct Patience {
 #[cold]
 pub(crate) unsafe fn wait(fds: *mut pollfd, count: nfds_t, patience: Patience) -> c_int {
     let count = count as usize;
-    // SAFETY: by this function's contract; the copy has room for as many.
+    // SAFETY: by this function's contract. The copy has room for `count` entries.
     with_room(count, |copy| unsafe {
         wait_on_copy(fds, copy, count, patience)
     })
 }
 
-/// Lends memory for this many entries, which are not initialised.
+/// Lends memory for `count` entries, which are not initialised.
 pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -> c_int {
     if count <= FEW {
         let mut room = [const { MaybeUninit::<pollfd>::uninit() }; FEW];
@@ -88,12 +88,12 @@ pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -
     // SAFETY: the handler and its argument stay in place until the handler is popped, or has run because the thread ends.
     unsafe { _pthread_cleanup_push(handler.as_mut_ptr(), Copy::free, (&raw mut copy).cast()) };
     let outcome = work(room.cast());
-    // SAFETY: this is the handler that was pushed last, above. The argument makes it run.
+    // SAFETY: this handler was pushed last, by the call above. The argument 1 makes the handler run.
     unsafe { _pthread_cleanup_pop(handler.as_mut_ptr(), 1) };
     outcome
 }
 
-/// Memory that is freed even if its thread is cancelled.
+/// Memory that is freed even if the thread that uses it is cancelled.
 struct Copy {
     room: *mut u8,
     layout: Layout,
@@ -110,7 +110,7 @@ impl Copy {
     }
 }
 
-/// libc's `struct _pthread_cleanup_buffer`: routine, argument, a number, the previous buffer.
+/// libc's `struct _pthread_cleanup_buffer`: the routine, its argument, a number, and the previous buffer.
 type Cleanup = [usize; 4];
 
 unsafe extern "C" {
@@ -123,7 +123,7 @@ unsafe extern "C" {
 }
 
 /// # Safety
-/// Both have `count` entries; those of `fds` are initialised.
+/// `fds` and `copy` have `count` entries each. Those of `fds` are initialised.
 unsafe fn wait_on_copy(
     fds: *mut pollfd,
     copy: *mut pollfd,
@@ -132,7 +132,7 @@ unsafe fn wait_on_copy(
 ) -> c_int {
     // SAFETY: by this function's contract.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count) };
-    // SAFETY: as above; it is initialised here.
+    // SAFETY: by this function's contract. The first call initialises the copy.
     let copy = unsafe {
         copy.copy_from_nonoverlapping(fds.as_ptr(), count);
         std::slice::from_raw_parts_mut(copy, count)
@@ -201,7 +201,7 @@ fn wait_for_bells(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -
     let timeout = timeout
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the call gets a slice, a time, and the mask that the program passed.
+    // SAFETY: the call gets the pointer and length of a slice, a time, and the mask that the program passed.
     let outcome = unsafe {
         next::ppoll(
             copy.as_mut_ptr(),
@@ -218,7 +218,7 @@ fn wait_for_bells(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -
     outcome
 }
 
-/// Waits without doorbells: the process can't open them, because it has given up its user since it opened the queue, or has no descriptor left.
+/// Waits without doorbells. The process can't open doorbells if it has changed its user since it opened the queue, or if it has no free descriptor.
 #[cold]
 fn wait_in_slices(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -> c_int {
     let begun = Instant::now();

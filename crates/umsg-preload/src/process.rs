@@ -1,7 +1,7 @@
 //! The process whose descriptors the table describes: the owner of the table. A vfork child, which shares the memory, is not the owner.
 //!
 //! A program may close descriptors in a child made by vfork (as Python's subprocess does). The child runs on the parent's memory, but the parent's
-//! descriptors stay open, so the child must not change the table. The pid of the owner is kept in a page that a fork wipes:
+//! descriptors stay open. So the child must not change the table. The pid of the owner is in a page that a fork fills with zeroes:
 //!
 //! | pid in the page | getpid() | this process is |
 //! |---|---|---|
@@ -46,7 +46,7 @@ extern "C" fn after_fork_in_child() {
     crate::wanted::forget_other_threads();
 }
 
-/// Returns whether this process was created by a bare system call (fork or clone) and has not used a queue yet.
+/// Returns whether this process was created by a bare system call (fork or clone), and has not yet used a queue.
 #[inline(always)]
 pub(crate) fn is_unnoticed_child() -> bool {
     let owner = OWNER.load(Ordering::Acquire);
@@ -61,7 +61,7 @@ pub(crate) fn owns_table() -> bool {
     if owner.is_null() {
         return true;
     }
-    // The call is not libc's getpid, which would cost one more page fault at each start and in each forked child.
+    // The pid is read by a system call: libc's getpid would cost one more page fault at each start and in each forked child.
     let me = rustix::process::getpid().as_raw_nonzero().get() as u64;
     // SAFETY: a non-null OWNER points to a word that is never unmapped.
     let owner = unsafe { &*owner };

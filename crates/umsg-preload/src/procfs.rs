@@ -1,8 +1,8 @@
 //! Files of /proc that describe queues, as the kernel would write them for its own queues.
 //!
 //! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, files below /proc/sys. If a program opens one of these files for reading by its full
-//! path, it gets a file in memory with a snapshot. The limits can be opened for writing, too: see [`crate::knobs`]. The kernel, which also has
-//! these paths, handles all other calls on them.
+//! path, it gets a file in memory with a snapshot. The limits can be opened for writing, too: see [`crate::knobs`]. All other calls on these paths go
+//! to the kernel, which also has the files.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::IntoRawFd;
@@ -13,19 +13,20 @@ use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, fd, home, knobs, pointer};
 
-/// The common beginning of the paths, which few other paths have: a check that does not read a whole path.
+/// The common beginning of the paths. A check of these bytes suffices for most other paths.
 const BEGINNING: &[u8] = b"/proc/sys";
 
 /// A file whose contents the drop-in provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
-    /// All queues, a line each.
+    /// The table of all queues, one line for each queue.
     Queues,
-    /// A limit.
+    /// The file of a limit.
     Limit(Limit),
 }
 
-/// Returns which of the files a path names, if the flags open it only for reading, or if the file is a limit.
+/// Returns the file of [`File`] that a path names. None for other paths, and for flags that the drop-in does not serve, such as writing to
+/// /proc/sysvipc/msg.
 ///
 /// # Safety
 /// `path` is a C string, or an address that a pointer check refuses.
@@ -33,7 +34,7 @@ pub(crate) enum File {
 pub(crate) unsafe fn wanted(path: *const c_char, flags: c_int) -> Option<File> {
     // SAFETY: by this function's contract.
     if unsafe { begins(path) } {
-        // SAFETY: the caller promises a C string if the path has this beginning.
+        // SAFETY: by this function's contract: a path with this beginning is a C string.
         named(unsafe { CStr::from_ptr(path) }.to_bytes(), flags)
     } else {
         None
@@ -46,7 +47,7 @@ pub(crate) unsafe fn wanted(path: *const c_char, flags: c_int) -> Option<File> {
 unsafe fn begins(path: *const c_char) -> bool {
     !pointer::is_bad(path)
         && (0..BEGINNING.len()).all(|index| {
-            // SAFETY: the bytes before this one are none that ends the string.
+            // SAFETY: the bytes before this one do not end the string.
             let byte = unsafe { *path.cast::<u8>().add(index) };
             byte == BEGINNING[index]
         })
@@ -149,7 +150,7 @@ mod tests {
         ] {
             assert_eq!(of(c"/proc/sysvipc/msg", flags), None);
         }
-        // SAFETY: the function refuses these addresses, and reads nothing there.
+        // SAFETY: the function refuses these addresses without reading them.
         assert_eq!(unsafe { wanted(std::ptr::null(), 0) }, None);
     }
 }

@@ -1,23 +1,24 @@
-//! The program's handlers may use queues. A handler of the drop-in calls them, and defers a signal that has arrived inside a critical section of
-//! the library (`umsg::signals::defer`).
+//! The program's handlers may use queues. The drop-in installs its own handler, which calls the program's handlers. If a signal arrives inside a
+//! critical section of the library, the drop-in's handler defers it (`umsg::signals::defer`).
 //!
 //! The drop-in remembers the program's handlers (`wanted`), and installs its own handler in the kernel instead. A query for a handler returns the
-//! program's handler. The drop-in installs its handler before the process first maps a queue, and starts with the handlers that the program has
-//! installed by a function of libc until then. The drop-in does not replace the handlers of signals that an instruction raises, because these can't
-//! be deferred. The exception is SIGBUS, which a truncated queue file raises. For a truncated file, the drop-in's handler restores the memory,
-//! whether or not the program has a handler. It passes other signals on.
+//! program's handler. The drop-in installs its handler before the process first maps a queue, in place of the handlers that the program has installed
+//! by a function of libc until then. The drop-in does not replace the handlers of signals that an instruction raises, because these signals can't be
+//! deferred. The exception is SIGBUS, which a truncated queue file raises. For a truncated file, the drop-in's handler restores the memory, whether
+//! or not the program has a handler. It passes other signals on.
 //!
-//! Runtimes that make system calls without libc (that of Go) handle SIGBUS, too. If a handler of SIGBUS exists that no function of libc has
-//! installed, the drop-in recognises such a runtime. Then it asks the kernel for the handler of each signal.
+//! Runtimes that make system calls without libc, such as Go's, handle SIGBUS, too. If SIGBUS has a handler that no function of libc has installed,
+//! the program has such a runtime. Then the drop-in asks the kernel for the handler of each signal.
 //!
-//! The drop-in's handler tells the library that a handler runs, and whether it has SA_RESTART. So a blocking call ends with EINTR even if it did
-//! not sleep when the handler ran.
+//! The drop-in's handler tells the library that a handler runs, and whether the program's handler has SA_RESTART. So a blocking call ends with EINTR
+//! even if it did not sleep when the handler ran.
 //!
-//! While the drop-in's handler decides, all signals are masked. Otherwise the kernel would put the frames of several signals on the stack at once,
-//! and only one signal can be deferred. The drop-in's handler sets the mask that the program has requested before it calls the program's handler.
+//! While the drop-in's handler decides what to do, all signals are masked. Otherwise the kernel would put the frames of several signals on the stack
+//! at once, and only one signal can be deferred. Before the drop-in's handler calls the program's handler, it sets the mask that the program has
+//! requested.
 //!
-//! The drop-in does not see handlers of libc itself, and other handlers that are installed by a bare system call. If one of these uses a queue
-//! inside a critical section of the same queue, the call fails with EDEADLK.
+//! The drop-in does not see libc's own handlers, or handlers that a bare system call installs. If such a handler interrupts a critical section of a
+//! queue and uses the same queue, its call fails with EDEADLK.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,11 +30,10 @@ use umsg_shm::sys::mask;
 use crate::wanted::{ALL, Before, SIGNALS, Turn, before, settled, wanted};
 use crate::{errno, next, process, start};
 
-/// A handler that the program installed, called with the arguments of SA_SIGINFO. A handler without SA_SIGINFO ignores the further
-/// arguments.
+/// A handler that the program installed, called with the three arguments of SA_SIGINFO. A handler without SA_SIGINFO ignores the last two.
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 
-/// True if the process has, or had, a queue.
+/// True once the process has begun to map its first queue.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// True if the library calls [`begin`] before it maps a queue.
@@ -42,7 +42,7 @@ static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 /// True if the drop-in's handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// The signals for which the program has perhaps installed a handler by a function of libc. Each has a bit; the lowest bit is signal 1.
+/// The signals for which the program may have installed a handler by a function of libc. Each signal has a bit; the lowest bit is signal 1.
 #[unsafe(link_section = ".data.umsg")]
 static INSTALLED: AtomicU64 = AtomicU64::new(0);
 
@@ -51,7 +51,7 @@ static FLAGS_CHANGE: AtomicBool = AtomicBool::new(false);
 
 /// Notes that siginterrupt is about to change the flags of a handler in the kernel.
 pub(crate) fn flags_change() {
-    // Relaxed: a handler that another thread runs at the same time has either flags.
+    // Relaxed: a handler that another thread runs at the same time has either the old or the new flags.
     FLAGS_CHANGE.store(true, Ordering::Relaxed);
 }
 
@@ -63,13 +63,14 @@ fn flags_of(signal: c_int) -> c_int {
     }
 }
 
-/// Flags that differ between the program's request and the kernel's action.
+/// The flags in which the program's action and the kernel's action differ.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
 /// Makes the library call [`begin`] before each mapping of a queue.
 #[inline(always)]
 pub(crate) fn announce() {
-    // Acquire and release: a thread that skips the announcement sees it. Otherwise it might map a queue without the handler.
+    // Acquire, paired with a release: a thread that skips the announcement sees its effect. Otherwise the thread might map a queue without the
+    // handler.
     if !ANNOUNCED.load(Ordering::Acquire) {
         announce_slow();
     }
@@ -81,9 +82,9 @@ fn announce_slow() {
     ANNOUNCED.store(true, Ordering::Release);
 }
 
-/// Replaces the handlers that are installed now, and those that are installed later.
+/// Replaces the program's handlers: those that are installed now, and those that are installed later.
 fn begin() {
-    // Acquire: pairs with the release below; the handler is installed.
+    // Acquire: pairs with the release store in `begin_slow`, which follows the installation of the handler.
     if !GUARDED.load(Ordering::Acquire) {
         begin_slow();
     }
@@ -117,7 +118,7 @@ fn begin_slow() {
     }
 }
 
-/// Returns the signals that may have a handler, after the handler of SIGBUS was replaced.
+/// Returns the signals that may have a handler. Must be called after the handler of SIGBUS was replaced.
 fn candidates() -> u64 {
     let installed = INSTALLED.load(Ordering::SeqCst);
     let is_bus_unknown =
@@ -133,7 +134,7 @@ fn bit(signal: c_int) -> u64 {
 }
 
 /// Notes that the program is about to install a handler by a function of libc. Either the first thread that maps a queue sees this note, or the
-/// caller then sees that the thread has begun ([`has_begun`]).
+/// caller then sees that a queue is mapped ([`has_begun`]).
 pub(crate) fn note_installation(signal: c_int) {
     if (1..SIGNALS as c_int).contains(&signal) {
         INSTALLED.fetch_or(bit(signal), Ordering::SeqCst);
@@ -146,7 +147,7 @@ pub(crate) fn has_begun() -> bool {
     BEGUN.load(Ordering::SeqCst)
 }
 
-/// Returns whether the drop-in's handler replaces the installed one.
+/// Returns whether the drop-in's handler must replace the handler `handler`.
 fn gives_way(signal: c_int, handler: sighandler_t) -> bool {
     let is_function = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&handler);
     let is_bus_error = signal == libc::SIGBUS && handler == libc::SIG_DFL;
@@ -198,8 +199,8 @@ fn installed(signal: c_int) -> Option<libc::sigaction> {
     found.then_some(action)
 }
 
-/// Replaces the program's handler in an action by the drop-in's, and remembers the program's handler. `None` if the action has no
-/// handler, or if the drop-in leaves the signal's handlers alone.
+/// Replaces the program's handler in an action by the drop-in's, and remembers the program's handler. `None` if the action has no handler, or if the
+/// drop-in does not replace the signal's handlers.
 pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Before> {
     let wanted = wanted(signal).filter(|_| gives_way(signal, action.sa_sigaction))?;
     let before = before(signal);
@@ -217,7 +218,7 @@ pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Be
 }
 
 impl Before {
-    /// Returns the handler that the caller gets in place of the kernel's answer.
+    /// Returns the handler that the caller must see in place of `handler`, which the kernel returned.
     pub(crate) fn name(&self, handler: sighandler_t) -> sighandler_t {
         if handler == entrance() {
             self.handler
@@ -236,7 +237,7 @@ impl Before {
     }
 }
 
-/// Runs as the handler that the kernel enters.
+/// The handler that the drop-in installs in the kernel.
 unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
     let errno = errno::get();
     // SAFETY: the kernel passed these arguments to a handler that was installed with SA_SIGINFO.
@@ -258,7 +259,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
         return;
     }
     if handler == libc::SIG_DFL {
-        // SAFETY: as above.
+        // SAFETY: the kernel passed these arguments to a handler that was installed with SA_SIGINFO.
         unsafe { end_by(signal, version, info) };
         return;
     }
@@ -273,7 +274,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
         0
     };
     mask::set(interrupted | mask | itself);
-    // SAFETY: the program installed a handler with this signature, or with only the first argument; the calling convention treats both alike.
+    // SAFETY: the program installed a handler that takes these arguments, or only the first one. The calling convention treats both alike.
     unsafe {
         let handler = std::mem::transmute::<usize, Handler>(handler);
         handler(signal, info, context);
@@ -282,12 +283,13 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
 
 /// Returns the part of a set of signals that the kernel knows: 64 bits, the lowest for signal 1.
 fn kernels(set: &mut sigset_t) -> &mut u64 {
-    // SAFETY: libc's set is an array of unsigned longs, of which the kernel uses the first 64 bits. It has the same alignment and is larger.
+    // SAFETY: libc's set is an array of unsigned longs, of which the kernel uses the first 64 bits. The array is larger than 64 bits, and has the
+    // same alignment.
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
-/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals, the drop-in has remembered no action, and the current
-/// action applies to the next signal.
+/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals, does nothing: the drop-in remembers no handler, and the
+/// current action applies to the next signal.
 ///
 /// # Safety
 /// `info` comes from the kernel.
@@ -296,8 +298,8 @@ unsafe fn end_by(signal: c_int, version: u32, info: *const siginfo_t) {
         return;
     }
     reset(signal, version);
-    // If an instruction has raised the signal, the instruction raises it again. If the signal was sent, it is sent again, and arrives when
-    // this handler returns. SAFETY: by this function's contract; the system call takes only a number.
+    // If an instruction raised the signal, the instruction raises it again. If a process sent the signal, it is sent again, and arrives when this
+    // handler returns. SAFETY: by this function's contract; the system call takes no pointers.
     unsafe {
         if (*info).si_code <= 0 {
             libc::raise(signal);
@@ -305,8 +307,8 @@ unsafe fn end_by(signal: c_int, version: u32, info: *const siginfo_t) {
     }
 }
 
-/// Resets the handler (SA_RESETHAND) when it is about to run: the kernel would also reset it for a deferred signal. If a handler was installed
-/// after the version was read, it stays.
+/// Resets the handler (SA_RESETHAND) when it is about to run: the kernel would also reset it for a deferred signal. If a handler was installed after
+/// `version` was read, that handler stays.
 fn reset(signal: c_int, version: u32) {
     let turn = Turn::take(signal);
     if turn.as_ref().is_some_and(|turn| turn.version != version) {

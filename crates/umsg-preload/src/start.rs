@@ -1,25 +1,25 @@
-//! Runs when the library is loaded, before the program's main.
+//! The constructor, which runs when the library is loaded, before the program's main.
 //!
-//! No other code relies on this function, because another library's constructor may call the drop-in before it has run. The function only does some
-//! work early, while the process has one thread and holds no locks.
+//! No other code relies on the constructor: another library's constructor may call the drop-in earlier. The constructor only does some work early,
+//! while the process has one thread and holds no locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// True once the constructor has run. Like the other words that each process writes at its start, this one lies in pages that the linker writes
+/// True once the constructor has run. Like the other words that each process writes at its start, this word lies in pages that the linker writes
 /// anyway.
 #[unsafe(link_section = ".data.umsg")]
 static DONE: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether the constructor has run. Before, `malloc` itself may be starting.
+/// Returns whether the constructor has run. Before that, `malloc` itself may be starting.
 pub(crate) fn is_done() -> bool {
     // Relaxed: the results of the constructor are read through atomics that need no ordering here.
     DONE.load(Ordering::Relaxed)
 }
 
-/// Returns whether the program's first call of a function that the drop-in hooks went through the drop-in. This is not so if the program has loaded
-/// the drop-in by dlopen.
+/// Returns whether the drop-in has seen the program's calls of hooked functions from the start. False if the program has loaded the drop-in by
+/// dlopen.
 pub(crate) fn saw_all() -> bool {
-    // Relaxed: as in `is_done`.
+    // Relaxed: the results of the constructor are read through atomics that need no ordering here.
     SAW_ALL.load(Ordering::Relaxed)
 }
 

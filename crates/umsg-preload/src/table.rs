@@ -1,8 +1,8 @@
-//! The descriptor table: the descriptors that are queues of umsg. A look-up reads an array, without a lock or a system call.
+//! The descriptor table: the descriptors that belong to queues of umsg. A look-up reads an array, without a lock or a system call.
 //!
-//! It is a cache. A missing entry is found by inspecting the file ([`crate::adopt`]). An entry is stale if a bare system call
-//! closed its number; a comparison of the file's identity detects that ([`crate::ours`]). An entry leads to an [`Attached`] and
-//! has the access mode of the open file description.
+//! The table is a cache. If an entry is missing, an inspection of the file finds the queue ([`crate::adopt`]). An entry is stale if a bare system
+//! call closed its number; a comparison of the file's identity detects that ([`crate::ours`]). An entry has a reference to an [`Attached`], and the
+//! access mode of the open file description.
 
 use std::ffi::c_int;
 use std::ops::Deref;
@@ -13,27 +13,27 @@ use umsg_shm::reclaim::{self, Chunks, Link, Slot};
 use crate::arrivals;
 use crate::attachments::Attached;
 
-/// The bits of an opening's flags that are the access mode, as for the kernel. musl's O_ACCMODE contains O_PATH, too.
+/// The bits of an opening's flags that the kernel uses as the access mode. musl's O_ACCMODE also contains O_PATH.
 pub(crate) const ACCESS_MODE: c_int = libc::O_WRONLY | libc::O_RDWR;
 
 const CHUNK: usize = 1024;
-/// Higher descriptors (fs.nr_open is 1,048,576 unless raised) are not cached but checked at each call.
+/// The number of descriptors in the table. Higher descriptors (fs.nr_open is 1,048,576 unless raised) are checked at each call instead.
 const MOST: usize = 1 << 20;
 
-/// Set when the table gets its first entry. It lies in a page that each process writes anyway, so that a process without queues reads no page of
-/// the table.
+/// Set when the table gets its first entry. The flag lies in a page that each process writes anyway, so that a process without queues reads no page
+/// of the table.
 #[unsafe(link_section = ".data.umsg")]
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
 static TABLE: Chunks<Link<Attached>, CHUNK, { MOST / CHUNK }> = Chunks::new();
 
-/// The contents of an entry: an attachment and an access mode.
+/// The contents of an entry: a reference to an attached queue, and an access mode.
 pub(crate) type Word = reclaim::Word<Attached>;
 
 const READ: usize = 1;
 const WRITE: usize = 2;
 
-/// Returns the access mode in the flags of an open file description, as a word has it.
+/// Returns the access mode of a word, from the flags of an open file description.
 fn access(flags: c_int) -> usize {
     match flags & ACCESS_MODE {
         libc::O_RDONLY => READ,
@@ -62,33 +62,33 @@ impl Held {
         self.0.flags() & WRITE != 0
     }
 
-    /// Takes over the count of a word that is in no entry.
+    /// Makes a use of the queue from a word that is in no entry, and takes over the word's count.
     pub(crate) fn of_word(word: Word) -> Held {
         Held(word.hold())
     }
 
-    /// Returns the queue to which a link leads, in use.
+    /// Returns the queue in a link, as a value that keeps the queue attached.
     #[inline(always)]
     pub(crate) fn of(link: &'static Link<Attached>) -> Option<Held> {
         link.hold().map(Held)
     }
 
-    /// Returns whether both values have one access mode.
+    /// Returns whether both values have the same access mode.
     pub(crate) fn has_access_of(&self, other: &Held) -> bool {
         self.0.flags() == other.0.flags()
     }
 
-    /// Ends a counted use. Returns the word with its count.
+    /// Ends a counted use. Returns the word, with its count.
     pub(crate) fn into_word(self) -> Option<Word> {
         self.0.into_word()
     }
 
-    /// Returns whether the access mode is that of these flags of an open file description.
+    /// Returns whether the access mode is the one in these flags of an open file description.
     pub(crate) fn has_access(&self, flags: c_int) -> bool {
         self.0.flags() == access(flags)
     }
 
-    /// Returns the word of the table's entry.
+    /// Returns the word of the table's entry for this queue.
     pub(crate) fn word(&self) -> Word {
         self.0.word()
     }
@@ -98,7 +98,7 @@ impl Held {
         self.0.another()
     }
 
-    /// Takes over one count of an attachment that is in no entry.
+    /// Makes a use of a queue that is in no entry, and takes over one count of the queue.
     pub(crate) fn counted(attachment: &'static Slot<Attached>, flags: c_int) -> Held {
         Held(reclaim::Held::counted(attachment, access(flags)))
     }
@@ -119,15 +119,15 @@ fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
     TABLE.get(fd as u32 as usize)
 }
 
-/// Returns whether the table has an entry for a descriptor. The first query for a number inspects an inherited descriptor.
+/// Returns whether the table has an entry for a descriptor. At the first query for a number, an inherited descriptor is inspected.
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
     arrivals::look_once(fd);
-    // Relaxed: a thread that knows of an entry was told by the thread that made it.
+    // Relaxed: a thread that uses a queue's descriptor has got its number from the thread that made the entry.
     IS_USED.load(Ordering::Relaxed) && entry(fd).is_some_and(Link::leads)
 }
 
-/// Returns the queue behind a descriptor, if the table has it.
+/// Returns the queue of a descriptor, if the table has an entry.
 #[inline(always)]
 pub(crate) fn hold(fd: c_int) -> Option<Held> {
     Held::of(entry(fd)?)
@@ -189,14 +189,14 @@ mod tests {
     use umsg::posix::OpenOptions;
     use umsg_shm::reclaim::notes;
 
-    /// A queue in its own directory, for checking whether it is mapped.
+    /// A test's queue, and its directory, for checking whether the queue is mapped.
     struct Home {
         directory: TempDir,
         fd: c_int,
     }
 
     impl Home {
-        /// The test chooses the numbers. They are not open descriptors, which makes no difference to the table.
+        /// The test chooses the descriptor numbers. These descriptors are not open, but the table does not depend on that.
         fn with_queue_as(fd: c_int) -> Home {
             let home = Home {
                 directory: tempfile::tempdir_in("/dev/shm").unwrap(),

@@ -1,4 +1,4 @@
-//! Time-outs. Those of mq_timedsend and mq_timedreceive are absolute times of CLOCK_REALTIME. Those of ppoll and pselect are durations.
+//! Time-outs. mq_timedsend and mq_timedreceive take absolute times of CLOCK_REALTIME. ppoll and pselect take durations.
 
 use std::ffi::c_int;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,8 +7,8 @@ use libc::timespec;
 
 use crate::pointer;
 
-/// Returns the deadline of a call; `None` for no limit. A bad address gives EFAULT, and an invalid time EINVAL. These are the first errors that a
-/// call reports, even if the call would not block.
+/// Returns the deadline of a call. `None` means no limit. A bad address gives EFAULT, and an invalid time EINVAL. A call reports these errors first,
+/// even if the call would not block.
 ///
 /// # Safety
 /// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.
@@ -16,11 +16,11 @@ use crate::pointer;
 pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemTime>, c_int> {
     // SAFETY: by this function's contract.
     let since_epoch = unsafe { duration_of(timeout)? };
-    // A time beyond the range of the type is no deadline.
+    // A time beyond the range of the type is treated as no deadline.
     Ok(since_epoch.and_then(|time| UNIX_EPOCH.checked_add(time)))
 }
 
-/// Returns the duration of a time-out; `None` for no limit.
+/// Returns the duration of a time-out. `None` means no limit.
 ///
 /// # Safety
 /// The conditions of [`deadline`].
@@ -37,8 +37,8 @@ pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Dura
     pointer::span(time).map(Some).ok_or(libc::EINVAL)
 }
 
-/// Returns whether a deadline has passed. A call whose first attempt failed checks this before it lets the library wait. Otherwise the library
-/// would try again, and would return late if a process is stopped.
+/// Returns whether a deadline has passed. A call whose first attempt failed checks the deadline before it lets the library wait. Otherwise the
+/// library would make another attempt, which returns late if a process with the queue's lock is stopped.
 pub(crate) fn has_passed(deadline: SystemTime) -> bool {
     deadline <= SystemTime::now()
 }
@@ -50,7 +50,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     fn of(tv_sec: i64, tv_nsec: i64) -> Result<Option<std::time::SystemTime>, i32> {
-        // SAFETY: the pointer leads to a timespec.
+        // SAFETY: the pointer points to a timespec.
         unsafe { deadline(&timespec { tv_sec, tv_nsec }) }
     }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_small_number_is_efault() {
-        // SAFETY: the function refuses this address, and reads nothing there.
+        // SAFETY: the function refuses this address without reading it.
         let refused = unsafe { deadline(std::ptr::without_provenance(8)) };
         assert_eq!(refused, Err(libc::EFAULT));
     }

@@ -1,11 +1,11 @@
-//! Records of calls for `umsg trace`: each call of a traced function is a message to the ring that the command has made.
+//! Records of calls for `umsg trace`. For each call of a traced function, the drop-in sends a message to the ring that the command has made.
 //!
-//! The functions that send and receive read [`REQUEST`] together with the word of [`crate::cancellation`], so that [`REQUEST`] costs a program
-//! without records nothing. The other functions read one word.
+//! The functions that send and receive read [`REQUEST`] together with the word of [`crate::cancellation`]. So a program without records pays nothing
+//! for [`REQUEST`] in these functions. The other functions read one word.
 //!
 //! A record is sent after its call, with signals masked and on the library's stack ([`roomy`]). If the ring is full, the call waits, so that no
-//! record is lost. If the command has died, or the ring can't be opened, the process gives up the request. A call that is begun again, after a
-//! handler or a check for cancellation, is recorded when it ends. A child of vfork records nothing, as it runs on its parent's memory.
+//! record is lost. If the command has died, or the ring can't be opened, the process gives up the request. If a call is begun again, after a handler
+//! or a check for cancellation, only its end is recorded. A child of vfork records nothing, because it runs on its parent's memory.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -28,7 +28,7 @@ use umsg_trace::{Function, Numbers, Record, Request};
 use crate::cancellation::BEGIN_AGAIN;
 use crate::{errno, pointer, process, table};
 
-/// The request, and in its first word the cancellations of this process.
+/// The request for records. Its first word is the counter of this process's cancellations.
 pub(crate) static REQUEST: Request = Request::new();
 
 /// The symbol by which `umsg trace --pid` finds the request: [`umsg_trace::request::SYMBOL`].
@@ -37,9 +37,9 @@ pub(crate) static REQUEST: Request = Request::new();
 #[allow(non_upper_case_globals, reason = "a symbol of C")]
 pub static umsg_trace_request_1: &Request = &REQUEST;
 
-/// Reads the request of the environment. The constructor calls this function, and `malloc` may not have begun by then.
+/// Reads the request from the environment. The constructor calls this function, and `malloc` may not have started at that point.
 pub(crate) fn start() {
-    // The user who starts a set-user-ID program must not choose the ring that gets its messages.
+    // The request of a set-user-ID program is ignored: the user who starts it must not choose the ring that gets its messages.
     if umsg_shm::sys::process::was_started_with_privilege() {
         return;
     }
@@ -59,7 +59,7 @@ pub(crate) fn start() {
 pub(crate) struct Described {
     pub(crate) arguments: [i64; 5],
     pub(crate) queue: Target,
-    /// The first bytes of the message that was moved.
+    /// The first bytes of the message that was sent or received.
     pub(crate) data: Copied,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Target {
     SystemV(c_int),
 }
 
-/// Bytes that may be gone when the record is sent.
+/// A copy of the first bytes: the original bytes may no longer exist when the record is sent.
 pub(crate) struct Copied<const N: usize = DATA> {
     bytes: [u8; N],
     len: usize,
@@ -107,7 +107,7 @@ impl<const N: usize> Copied<N> {
 }
 
 impl Target {
-    /// Returns the name that a call has got.
+    /// Returns the name that the program passed to a call.
     ///
     /// # Safety
     /// `name` is a C string, or an address that a pointer check refuses.
@@ -121,10 +121,10 @@ impl Target {
         Target::Name(unsafe { Copied::of(bytes.as_ptr().cast(), bytes.len()) })
     }
 
-    /// Returns the name that a system call by number has got. A record's name has a slash, which the system call's has not.
+    /// Returns the name that the program passed to a system call by number. The result has a slash, which the system call's name does not have.
     ///
     /// # Safety
-    /// As of [`named`](Self::named).
+    /// The conditions of [`named`](Self::named).
     pub(crate) unsafe fn named_bare(name: *const c_char) -> Target {
         // SAFETY: by this function's contract.
         let Target::Name(mut copied) = (unsafe { Target::named(name) }) else {
@@ -137,7 +137,7 @@ impl Target {
     }
 }
 
-/// Returns the seconds and nanoseconds of a time-out that the call has read; (-1, -1) for none.
+/// Returns the seconds and nanoseconds of a time-out that the call has read. (-1, -1) means no time-out.
 ///
 /// # Safety
 /// `timeout` is NULL, or a timespec, or an address that a pointer check refuses.
@@ -150,7 +150,7 @@ pub(crate) unsafe fn limit(timeout: *const timespec) -> [i64; 2] {
     [time.tv_sec, time.tv_nsec]
 }
 
-/// Returns the name of a descriptor's queue, if there is a request. A traced close reads the name first, because it then forgets the queue.
+/// Returns the name of a descriptor's queue, if there is a request. A traced close calls this function first, because the close forgets the queue.
 pub(crate) fn name(fd: c_int) -> Target {
     let held = REQUEST.turn().and_then(|_| table::hold(fd));
     held.map_or(Target::None, |held| {
@@ -227,10 +227,10 @@ fn record<T: Outcome>(
     outcome
 }
 
-/// Returns how often this thread has given up its processor to wait.
+/// Returns how often this thread has given up its CPU to wait.
 fn sleeps() -> u32 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the structure is live, and zeroes are numbers.
+    // SAFETY: the structure is live. It consists of numbers, for which zero is valid.
     unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init().ru_nvcsw as u32
@@ -245,7 +245,7 @@ struct Opened {
 }
 
 static RINGS: Slots<Opened> = Slots::new();
-/// The ring that was opened last. A replaced ring is unmapped by the last thread that sends to it.
+/// The ring that was opened last. The last thread that sends to a replaced ring unmaps it.
 static OPENED: Link<Opened> = Link::nowhere();
 
 fn send(turn: u32, mut numbers: Numbers, described: &Described) {
@@ -277,12 +277,12 @@ fn send(turn: u32, mut numbers: Numbers, described: &Described) {
     };
     let bytes = record.write(&mut buffer);
     let post = Post::new(numbers.began);
-    // A cancellation ends the program's calls. It does not end the wait for room.
+    // A cancellation must end the program's calls, but not this wait for room. So the request to end is taken, and made again after the send.
     let me = Caller::current();
     let mut ended = me.take_end();
     let sent = loop {
         match sender.send_long(&post, bytes, Until::Forever) {
-            // A cancellation, or a handler has run: on an alternate stack, no signals are masked.
+            // The send is repeated after a cancellation or after a handler: on an alternate stack, signals are not masked.
             Err(SendError::Interrupted) => ended |= me.take_end(),
             sent => break sent,
         }
@@ -300,8 +300,8 @@ fn depth_of_sysv(id: c_int) -> u32 {
     depth().map_or(UNKNOWN, |seen| seen.entry.messages as u32)
 }
 
-/// Returns the ring of a turn of `umsg trace`. In each process, the first recorded call of the turn opens the ring.
-/// The use is counted, because a record may wait for room, and looks at its queue meanwhile.
+/// Returns the ring of a turn of `umsg trace`. In each process, the first recorded call of the turn opens the ring. The use of the ring is counted,
+/// because the thread may wait for room in the ring, and also uses the queue of the call meanwhile.
 fn opened(turn: u32, pid: u32) -> Option<Held<Opened>> {
     let last = OPENED.hold_counted();
     if let Some(last) = last.filter(|last| last.turn == turn && last.pid == pid) {

@@ -1,16 +1,17 @@
-//! The functions of the unwinder, to which std's panics, backtraces and personality routine refer. They are defined here to avoid a dependency on
-//! libgcc_s.
+//! The functions of the unwinder that std uses for panics, backtraces and its personality routine. They are defined in this module to avoid a
+//! dependency on libgcc_s.
 //!
-//! A preloaded library loads its dependencies in each process, although almost no process unwinds a stack. So the names are defined here, hidden
-//! from other libraries. At its first call, each name finds its function in the shared libgcc_s. A static unwinder can't replace the shared one:
-//! libc uses the shared unwinder to end a cancelled thread, and no other unwinder can read its contexts. At that point, libc has already loaded it.
+//! A preloaded library loads its dependencies in each process, although almost no process unwinds a stack. So this module defines the names, hidden
+//! from other libraries. At its first call, each name finds its function in the shared libgcc_s. A static unwinder can't replace the shared one: libc
+//! uses the shared unwinder to end a cancelled thread, and no other unwinder can read its contexts. When a thread is cancelled, libc has already
+//! loaded the shared unwinder.
 //!
 //! The unwinder reads the return address and the stack of its caller. So each name jumps to its function, and leaves the stack unchanged.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Declares names of the unwinder, each with its place in the list. In tests, the names have a prefix, because the tests have their own unwinder.
+/// Declares names of the unwinder, each with its index in the list. In tests, the names have a prefix, because the test program has its own unwinder.
 macro_rules! unwinder {
     ($($place:literal $name:literal)*) => {
         const NAMES: &[&CStr] = &[$( match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
@@ -36,7 +37,7 @@ macro_rules! symbol {
     };
 }
 
-/// Jumps to the function at a place of the list. The first call looks the function up.
+/// Jumps to the function at an index of the list. The first call looks the function up.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     () => {
@@ -65,7 +66,7 @@ macro_rules! jump {
     };
 }
 
-/// Jumps to the function at a place of the list. The first call looks the function up.
+/// Jumps to the function at an index of the list. The first call looks the function up.
 #[cfg(target_arch = "aarch64")]
 macro_rules! jump {
     () => {
@@ -133,12 +134,12 @@ unwinder! {
     13 "_Unwind_FindEnclosingFunction"
 }
 
-/// The targets to which the names jump. Null before the first call.
+/// The addresses to which the names jump. Null before the first call.
 static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
-/// Looks up a function in the shared library, and remembers it. Without the library, the process ends. That loses nothing: a panic has already been
-/// reported, and without the library, libc ends the process in the same way when a thread is cancelled.
+/// Looks up a function in the shared library, and remembers its address. Without the library, the process ends. Nothing is lost by this: a panic was
+/// already reported, and libc would end the process in the same way when a thread is cancelled.
 extern "C" fn find(place: u32) -> *mut c_void {
     let (name, function) = (NAMES[place as usize], &FUNCTIONS[place as usize]);
     // SAFETY: both names end with a zero byte. The library is loaded once more and never unloaded, so the address stays valid.
@@ -150,10 +151,10 @@ extern "C" fn find(place: u32) -> *mut c_void {
         libc::dlsym(library, name.as_ptr())
     };
     if address.is_null() {
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::abort() };
     }
-    // Relaxed: only the address counts. Two threads find the same address.
+    // Relaxed: the address publishes no other data. If two threads look it up, both find the same address.
     function.store(address, Ordering::Relaxed);
     address
 }
@@ -175,13 +176,13 @@ mod tests {
     }
 
     extern "C" fn through_our_names(context: Context, frames: *mut c_void) -> c_int {
-        // SAFETY: called by the unwinder with its context, and with the list of `frames_by`.
+        // SAFETY: the unwinder calls this function with its context, and with the list of `frames_by`.
         unsafe { (*frames.cast::<Vec<usize>>()).push(umsg_test_Unwind_GetIP(context)) };
         0
     }
 
     extern "C" fn directly(context: Context, frames: *mut c_void) -> c_int {
-        // SAFETY: as above.
+        // SAFETY: the unwinder calls this function with its context, and with the list of `frames_by`.
         unsafe { (*frames.cast::<Vec<usize>>()).push(_Unwind_GetIP(context)) };
         0
     }
@@ -208,7 +209,7 @@ mod tests {
         let direct = frames_by(_Unwind_Backtrace, directly);
         assert!(direct.len() > 3, "{direct:x?}");
         for walk in walks {
-            // The second frame is this function, at a call of its own.
+            // The second frame is this function, which calls `frames_by` from two places. So only the other frames are compared.
             assert_eq!((walk[0], &walk[2..]), (direct[0], &direct[2..]));
         }
     }

@@ -1,8 +1,8 @@
 //! Queues that the program removes and creates again under one name. The next queue is made in the segment of the removed queue
 //! ([`umsg::posix::Queue`]'s `vacate`, [`umsg::posix::OpenOptions`]'s `revive`).
 //!
-//! The drop-in keeps no segment until the program has removed a queue of the name once. From then on, it creates queues of that name as queues that
-//! it may vacate. Between two openings, [`crate::kept`] has the queue, whether it is vacant or not.
+//! The drop-in keeps no segment until the program has removed a queue of the name once. From then on, the drop-in creates queues of that name as
+//! queues that it may vacate. Between two openings, [`crate::kept`] has the queue, whether it is vacant or not.
 //!
 //! | a queue is not vacated | reason |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! | if a descriptor was duplicated, passed over a socket, or kept open for a new program | another process may have its descriptor |
 //! | if another process has opened it | that process continues to use the removed queue |
 //!
-//! When the process exits, it removes the files. The files of a killed process stay until a process wants their names, or until `umsg gc`.
+//! When the process exits, it removes the files of its vacant queues. The files of a killed process stay until a process needs their names, or until
+//! `umsg gc`.
 
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -26,11 +27,11 @@ use crate::{kept, process};
 /// The number of names that are remembered.
 const MOST: usize = 8;
 
-/// Hashes of the names of queues that this process has removed; 0 for none. If two names have one hash, the only effect is that a segment is kept
-/// for a name that the program does not use.
+/// Hashes of the names of queues that this process has removed; 0 for none. If two names have the same hash, the only effect is that a segment may be
+/// kept for a name that the program does not use again.
 static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// The place of the next name.
+/// The index at which the next name is stored.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The numbers of the descriptors that the program passes to new programs. Each number has a bit; high numbers share a bit with lower ones.
@@ -55,7 +56,7 @@ fn spawned(number: c_int) -> (&'static AtomicU64, u64) {
 
 /// Notes that the program has removed a queue.
 pub(crate) fn note_removal(name: &[u8]) {
-    // Relaxed, throughout: the words are only hints.
+    // Relaxed, for all accesses in this file: the words are only hints.
     if !was_removed(name) {
         let place = NEXT.fetch_add(1, Ordering::Relaxed) % MOST;
         NAMES[place].store(hash(name), Ordering::Relaxed);
@@ -64,7 +65,7 @@ pub(crate) fn note_removal(name: &[u8]) {
 
 /// Returns whether the program has removed a queue of the name.
 pub(crate) fn was_removed(name: &[u8]) -> bool {
-    // Nothing is hashed before the first removal.
+    // The name is hashed only if a queue was removed before.
     NEXT.load(Ordering::Relaxed) != 0 && {
         let hash = hash(name);
         NAMES

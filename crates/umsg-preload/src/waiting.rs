@@ -1,4 +1,4 @@
-//! `UMSG_WAIT`: how calls wait for messages and for room. `umsg run --wait` sets it, and refuses other values.
+//! `UMSG_WAIT`: how calls wait for messages and for room. `umsg run --wait` sets the variable, and refuses unknown values.
 
 use umsg::posix::{Queue, Waiting};
 
@@ -10,7 +10,7 @@ pub(crate) fn choose(queue: &Queue) {
     match wanted.as_encoded_bytes() {
         b"blocking" => queue.set_waiting(Waiting::Blocking),
         b"spinning" => queue.set_waiting(Waiting::Spinning),
-        // The handle stays adaptive, as every handle is at first.
+        // The handle stays adaptive, which is the default of every handle.
         _ => {}
     }
 }

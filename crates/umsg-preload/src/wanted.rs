@@ -1,7 +1,7 @@
 //! The program's action for each signal. `signals` has replaced these actions in the kernel.
 //!
-//! The remembered action and the kernel's action must belong together, also if several threads install handlers at the same time. Both
-//! change in a [`Turn`], and a handler waits on entry for the end of a turn ([`settled`]).
+//! The remembered action and the kernel's action must belong together, even if several threads install handlers at the same time. A thread changes
+//! both in a [`Turn`], and a handler waits on entry for the end of a turn ([`settled`]).
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -14,13 +14,13 @@ pub(crate) const SIGNALS: usize = 65;
 
 /// The program's action for a signal.
 pub(crate) struct Wanted {
-    /// Odd while a thread changes the rest: see [`Turn`].
+    /// Odd while a thread changes the other fields: see [`Turn`].
     version: AtomicU32,
     /// The address of a handler, 0 for none.
     pub(crate) handler: AtomicUsize,
     /// `sa_flags`.
     pub(crate) flags: AtomicI32,
-    /// `sa_mask`, as the kernel has it.
+    /// `sa_mask`, in the kernel's format.
     pub(crate) mask: AtomicU64,
 }
 
@@ -33,10 +33,10 @@ static WANTED: [Wanted; SIGNALS] = [const {
     }
 }; SIGNALS];
 
-/// All signals except the two that libc uses itself.
+/// All signals except the two that libc uses internally.
 pub(crate) const ALL: u64 = !(0b11 << 31);
 
-/// Returns the program's action for a signal, if the drop-in's handler is installed instead.
+/// Returns the program's action for a signal, if the drop-in's handler may replace the signal's handlers.
 pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
     let index = usize::try_from(signal).ok()?;
     WANTED
@@ -44,8 +44,8 @@ pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
         .filter(|_| umsg::signals::can_wait(signal) || signal == libc::SIGBUS)
 }
 
-/// A thread's turn to change the remembered action of a signal together with the kernel's. Meanwhile the thread's handlers wait, because
-/// they may want a turn, too.
+/// A thread's turn to change the remembered action of a signal together with the kernel's. All signals are masked meanwhile, because the thread's
+/// handlers may need a turn, too.
 pub(crate) struct Turn {
     wanted: &'static Wanted,
     /// The version before the turn.
@@ -55,8 +55,8 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for the caller's turn. `None` if the drop-in has remembered no action for the signal, and in a vfork child, which has its own handlers
-    /// in the kernel but its parent's memory.
+    /// Waits for the caller's turn. `None` if the drop-in does not remember an action for the signal. Also `None` in a vfork child, which has its own
+    /// handlers in the kernel but its parent's memory.
     pub(crate) fn take(signal: c_int) -> Option<Turn> {
         let wanted = wanted(signal).filter(|_| process::owns_table())?;
         let mask = mask::set(ALL);
@@ -72,7 +72,7 @@ impl Turn {
         let mut waited = 0;
         loop {
             let version = wanted.version.load(Ordering::Relaxed);
-            // Acquire: makes the changes of the last turn visible. The fence: the changes of this turn become visible after the odd version.
+            // Acquire: makes the changes of the last turn visible. Fence: other threads see the odd version before the changes of this turn.
             if version.is_multiple_of(2)
                 && wanted
                     .version
@@ -93,7 +93,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Release: a reader that sees this version sees the changes.
+        // Release: a reader that sees this version also sees the changes.
         let next = self.version.wrapping_add(2);
         self.wanted.version.store(next, Ordering::Release);
         if let Some(mask) = self.mask {
@@ -102,11 +102,11 @@ impl Drop for Turn {
     }
 }
 
-/// In a forked child, ends the turns of threads that the child does not have. An incomplete change of such a thread stays incomplete.
+/// Ends, in a forked child, the turns of threads that the child does not have. An incomplete change of such a thread stays incomplete.
 pub(crate) fn forget_other_threads() {
     for wanted in &WANTED {
         let version = wanted.version.load(Ordering::Relaxed);
-        // A store would copy the page, because parent and child share it until then.
+        // The version is stored only if needed: a store copies the page, which parent and child share until then.
         if !version.is_multiple_of(2) {
             wanted
                 .version
@@ -129,7 +129,7 @@ fn pause(waited: u32) -> u32 {
     waited.saturating_add(1)
 }
 
-/// The record of a signal before it was replaced.
+/// The remembered action of a signal, as it was before a replacement.
 #[derive(Default)]
 pub(crate) struct Before {
     pub(crate) version: u32,
@@ -138,7 +138,7 @@ pub(crate) struct Before {
     pub(crate) mask: u64,
 }
 
-/// Returns the record of a signal, for callers that hold a turn or can't take one.
+/// Returns the remembered action of a signal, for callers that hold a turn or can't take a turn.
 pub(crate) fn before(signal: c_int) -> Before {
     wanted(signal).map_or(Before::default(), |wanted| Before {
         version: wanted.version.load(Ordering::Acquire),
@@ -148,13 +148,13 @@ pub(crate) fn before(signal: c_int) -> Before {
     })
 }
 
-/// Waits until no turn is in progress, and returns the remembered action of a signal. The wait is limited, because a child made by a bare clone may
-/// wait for the turn of a thread that exists only in its parent.
+/// Waits until no turn is in progress, and returns the remembered action of a signal. The wait is limited: a child made by a bare clone may wait for
+/// the turn of a thread that exists only in its parent.
 pub(crate) fn settled(signal: c_int) -> Before {
     let mut waited = 0;
     loop {
         let found = before(signal);
-        // Acquire: the version is read again after the record.
+        // Acquire: the version is read again after the other fields.
         fence(Ordering::Acquire);
         let version = wanted(signal).map_or(0, |wanted| wanted.version.load(Ordering::Relaxed));
         if found.version == version && version.is_multiple_of(2) || waited == 1000 {

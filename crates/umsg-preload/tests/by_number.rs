@@ -1,4 +1,4 @@
-//! Calls by their numbers, with syscall(2): the drop-in against the kernel.
+//! Tests calls by number, with syscall(2): the drop-in must behave as the kernel does.
 
 mod support;
 

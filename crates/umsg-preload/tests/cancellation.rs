@@ -1,4 +1,4 @@
-//! Cancelled threads: the drop-in against the kernel.
+//! Tests cancelled threads: the drop-in must behave as the kernel does.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Tests a queue's descriptor in functions that know nothing of queues: the drop-in against the kernel.
+//! Tests a queue's descriptor in functions that know nothing of queues: the drop-in must behave as the kernel does.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Queues' descriptors: the drop-in against the kernel.
+//! Tests queues' descriptors: the drop-in must behave as the kernel does.
 
 mod support;
 

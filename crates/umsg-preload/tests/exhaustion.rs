@@ -1,4 +1,4 @@
-//! Limits of the process and queues without number: the drop-in, where it can be against the kernel.
+//! Tests the limits of the process, and very many queues: the drop-in must behave as the kernel does, in the cases that the kernel supports.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Signal handlers beside queues, and in them: the drop-in against the kernel.
+//! Tests signal handlers that run while a thread uses queues, or that use queues: the drop-in must behave as the kernel does.
 
 mod support;
 
@@ -33,7 +33,7 @@ cases_on_umsg! { "handlers":
     a_handler_may_leave_a_call_that_waits_for_the_lock_of_its_user,
 }
 
-/// The allocator ends the program when it is called inside of itself.
+/// The test's allocator ends the program if it is called while it already runs.
 #[test]
 fn a_handler_that_interrupted_malloc_opens_and_closes_queues() {
     let namespace = Namespace::new();

@@ -1,4 +1,4 @@
-//! IPC namespaces of the kernel: the drop-in against the kernel, and what is left of the namespaces.
+//! Tests IPC namespaces of the kernel: the drop-in must behave as the kernel does, and must remove what remains of the namespaces.
 
 mod support;
 
@@ -19,7 +19,7 @@ cases_on_both! { "ipc_namespaces":
     a_new_namespace_has_the_default_limits,
 }
 
-/// A program whose directory belongs to the IPC namespace of this test, as `umsg run` starts it.
+/// Returns a program whose directory belongs to the IPC namespace of this test, as `umsg run` starts it.
 fn command(namespace: &Namespace, case: &str) -> Command {
     let mut command = namespace.command(compile("ipc_namespaces"));
     let (name, value) = umsg::ipc::variable().unwrap();

@@ -1,4 +1,4 @@
-//! The structures of libc: the drop-in against the kernel.
+//! Tests the structures of libc: the drop-in must fill them as the kernel does.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The limits of queues in /proc/sys: the drop-in against the kernel.
+//! Tests the limits of queues in /proc/sys: the drop-in must behave as the kernel does.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn a_user_has_the_bytes_of_rlimit_msgqueue() {
                 .unwrap();
         }
         let ended = support::finish(namespace.command(&program).arg(case).env(name, value));
-        // Without the limit, the third queue is made.
+        // Without the limit, the creation of the third queue succeeds.
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(
             ended.status.success(),

@@ -1,4 +1,4 @@
-//! Sending and receiving: the drop-in against the kernel.
+//! Tests sending and receiving: the drop-in must behave as the kernel does.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! O_NONBLOCK of a queue's descriptor, changed in every way: the drop-in against the kernel.
+//! Tests O_NONBLOCK of a queue's descriptor, changed in every way: the drop-in must behave as the kernel does.
 
 mod support;
 

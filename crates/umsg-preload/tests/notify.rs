@@ -1,4 +1,4 @@
-//! mq_notify: the drop-in against the kernel.
+//! Tests mq_notify: the drop-in must behave as the kernel does.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Descriptor numbers duplicated, closed in bulk and used again: the drop-in against the kernel.
+//! Tests descriptor numbers duplicated, closed in bulk and used again: the drop-in must behave as the kernel does.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Opening, creating and unlinking: the drop-in against the kernel.
+//! Tests opening, creating and unlinking: the drop-in must behave as the kernel does.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! poll and select on queues' descriptors: the drop-in against the kernel.
+//! Tests poll and select on queues' descriptors: the drop-in must behave as the kernel does.
 
 mod support;
 

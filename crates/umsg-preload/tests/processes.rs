@@ -1,4 +1,4 @@
-//! Descriptors that go from one process to another: the drop-in against the kernel.
+//! Tests descriptors that are passed from one process to another: the drop-in must behave as the kernel does.
 
 mod support;
 

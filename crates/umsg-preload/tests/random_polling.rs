@@ -1,4 +1,4 @@
-//! Random operations on queues, their descriptors and epoll sets: the drop-in answers as the kernel does, line for line.
+//! Performs random operations on queues, their descriptors and epoll sets: each line of output must be the same with the drop-in and on the kernel.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 use support::{Namespace, compile, kernel_has_queues, succeed};
 
 const SEEDS: u32 = 80;
-/// The output of this number of operations fits into a pipe.
+/// The number of operations: their output fits into a pipe.
 const OPERATIONS: &str = "250";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Queues of one name that are created and removed one after the other: the drop-in against the kernel.
+//! Tests queues of one name that are created and removed one after the other: the drop-in must behave as the kernel does.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn names(namespace: &Namespace) -> Vec<std::ffi::OsString> {
 #[test]
 fn the_segment_is_used_again() {
     let namespace = Namespace::new();
-    // The record of limits has to be older than some ticks of the clock.
+    // The record of limits must be older than some ticks of the clock.
     succeed(
         namespace
             .command(compile("recycle"))

@@ -1,4 +1,4 @@
-//! The drop-in in a sandbox: with each system call refused in turn, and under the profiles of container engines.
+//! Tests the drop-in in a sandbox: with each system call refused in turn, and under the profiles of container engines.
 #![allow(
     dead_code,
     reason = "the lists and filters are those of the library's tests, of which these use some"
@@ -29,7 +29,7 @@ const CASES: [&str; 6] = [
     "typed_messages_pass_between_processes",
 ];
 
-/// The loader of programs and libc need these before the drop-in is there.
+/// The dynamic linker and libc need these system calls before the drop-in is loaded.
 const OF_THE_LOADER: [&str; 2] = ["pread64", "fcntl"];
 
 /// The exit status of a program whose first call failed with the errno of the sandbox.
@@ -39,7 +39,7 @@ const REFUSED: i32 = 3;
 fn run(case: &str, errno: i32, user: u32, enter: impl Fn() + Send + Sync + 'static) -> Output {
     let namespace = Namespace::new();
     if user != 0 {
-        // Only root becomes another user.
+        // A failure is ignored: only root can change the owner and the user.
         let _ = std::os::unix::fs::chown(namespace.path(), Some(user), Some(user));
     }
     let mut command = namespace.command(compile("sandbox"));

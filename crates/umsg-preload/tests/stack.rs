@@ -4,10 +4,10 @@ mod support;
 
 use support::{Namespace, compile_with, library, succeed};
 
-/// Bytes of stack that a call of the drop-in may take.
+/// The maximum number of bytes of stack that a call of the drop-in may use.
 const LIMIT: usize = 4096;
 
-/// Only an optimised build has to keep to the limit: its frames are a third as long as those of a debug build.
+/// Only an optimised build must keep to the limit: its frames are a third as long as those of a debug build.
 #[test]
 fn no_call_takes_more_than_four_kilobytes_of_stack() {
     let program = compile_with("stack", "stack", &["-Wl,-z,now", "-Wno-format-truncation"]);

@@ -1,4 +1,5 @@
-//! Checks the names that the drop-in exports, and that programs reach them with each way of linking, and of loading a library that uses queues.
+//! Checks the names that the drop-in exports. Programs must reach these names with each way of linking, and with each way of loading a library that
+//! uses queues.
 
 mod support;
 
@@ -204,7 +205,7 @@ fn is_queue_of(namespace: &Namespace, name: &str) -> bool {
     namespace.path().join("mq").join(name).exists()
 }
 
-/// Flags for dlopen.
+/// The flag of dlopen that resolves all names at once.
 const RTLD_NOW: &str = "2";
 const RTLD_NOW_AND_DEEPBIND: &str = "10";
 
@@ -223,7 +224,7 @@ fn loader() -> std::path::PathBuf {
 
 #[test]
 fn only_names_of_libc_are_exported_and_none_has_a_version() {
-    // `umsg trace --pid` reads one word by its symbol.
+    // The drop-in also exports the symbol at which `umsg trace --pid` finds its word.
     let names = EXPORTED.iter().chain(&["umsg_trace_request_1"]);
     let expected: BTreeSet<String> = names.map(|&name| name.to_owned()).collect();
     assert_eq!(dynamic_symbols(library()), expected);
@@ -360,8 +361,8 @@ fn without_a_namespace_mq_open_fails_and_says_why_if_asked() {
     );
 }
 
-/// Returns the addresses of the code of a library: the program headers of the type 1 with the flag 1. A header has the type and the flags, the offset
-/// in the file, two addresses and two lengths.
+/// Returns the addresses of a library's code: the program headers of type 1 with flag 1. A header consists of the type and the flags, the offset in
+/// the file, two addresses and two lengths.
 fn code_of(library: &[u8]) -> Vec<Range<u64>> {
     let word = |at: usize| u64::from_le_bytes(library[at..at + 8].try_into().unwrap());
     let half = |at: usize| u16::from_le_bytes(library[at..at + 2].try_into().unwrap());
@@ -375,9 +376,9 @@ fn code_of(library: &[u8]) -> Vec<Range<u64>> {
         .collect()
 }
 
-/// Returns the tracepoints in the code of a library, with the number of their arguments: the entries of `.note.stapsdt`. An entry has the lengths of
-/// the name and of the description, the type 3 and the name `stapsdt`. Three addresses, the provider, the name, and the places of the arguments
-/// follow. Entries of functions that the linker has left out have addresses outside of the code, and do not count.
+/// Returns the tracepoints in the code of a library, with the number of their arguments: the entries of `.note.stapsdt`. An entry starts with the
+/// lengths of the name and of the description, the type 3 and the name `stapsdt`. Three addresses, the provider, the name, and the places of the
+/// arguments follow. Entries of functions that the linker has left out have addresses outside of the code, and are skipped.
 fn tracepoints(library: &[u8]) -> BTreeSet<(String, String, usize)> {
     const OWNER: &[u8] = b"stapsdt\0";
     let code = code_of(library);

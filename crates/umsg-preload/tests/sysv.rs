@@ -1,4 +1,4 @@
-//! System V queues: the drop-in against the kernel.
+//! Tests System V queues: the drop-in must behave as the kernel does.
 
 mod support;
 

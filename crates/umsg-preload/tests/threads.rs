@@ -1,4 +1,4 @@
-//! Threads that use and close descriptors at the same time: the drop-in against the kernel.
+//! Tests threads that use and close descriptors at the same time: the drop-in must behave as the kernel does.
 
 mod support;
 

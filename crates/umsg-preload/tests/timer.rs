@@ -1,6 +1,6 @@
-//! A handler that runs 10,000 times a second and uses the queue that its thread is using: the drop-in against the kernel.
+//! Tests a handler that runs 10,000 times a second, and uses the queue that its thread is using: the drop-in must behave as the kernel does.
 //!
-//! 5 seconds a case, or as many as `UMSG_SIGNAL_SECONDS` says.
+//! Each case runs for 5 seconds, or for the seconds in `UMSG_SIGNAL_SECONDS`.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The static tracepoints: bpftrace attaches to each of them, and a program on the drop-in passes it.
+//! Tests the static tracepoints: bpftrace attaches to each one, and a program with the drop-in passes each one.
 
 mod support;
 
@@ -14,10 +14,10 @@ use umsg::posix::OpenOptions;
 use umsg_testkit::run::{on_the_path, skip};
 use umsg_testkit::users::is_root;
 
-/// Longer than bpftrace takes to attach.
+/// A time longer than bpftrace takes to attach.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The tracepoints of docs/guide/see.md with the form of their arguments.
+/// The tracepoints of docs/guide/see.md, with the format of their arguments.
 const TRACEPOINTS: &[(&str, &str, &str)] = &[
     ("send", "%lx %d %d", "arg0, arg1, arg2"),
     ("receive", "%lx %d %d", "arg0, arg1, arg2"),
@@ -31,7 +31,7 @@ const TRACEPOINTS: &[(&str, &str, &str)] = &[
 /// The arguments that a tracepoint showed: an address, and numbers.
 type Hit = (String, Vec<i64>);
 
-/// A running bpftrace, which prints a line for each passage of each tracepoint.
+/// A running bpftrace, which prints a line each time a process passes a tracepoint.
 struct Tracer {
     process: Child,
     lines: Receiver<String>,
@@ -46,7 +46,7 @@ impl Tracer {
             )
         });
         let script: String = probes.collect();
-        // It warns of the tracepoints in functions that the linker has left out: thousands of lines.
+        // bpftrace warns about tracepoints in functions that the linker has left out, in thousands of lines.
         let mut tracer = Command::new("bpftrace");
         tracer.args(["-B", "none", "-e", &script]);
         tracer.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -60,7 +60,7 @@ impl Tracer {
         Tracer { process, lines }
     }
 
-    /// Returns the passages of a process that has ended, by tracepoint.
+    /// Returns the tracepoints that an ended process has passed, with the arguments of each pass.
     fn hits(&self, pid: u32) -> BTreeMap<String, Vec<Hit>> {
         let mut found: BTreeMap<String, Vec<Hit>> = BTreeMap::new();
         while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(500)) {
@@ -119,7 +119,7 @@ fn a_tracer_sees_each_tracepoint_with_its_arguments() {
         assert!(program.wait().unwrap().success());
         tracer.hits(program.id())
     };
-    // bpftrace attaches to one place after the other, and says nothing at the end.
+    // bpftrace attaches to one tracepoint after another, and does not report when it has attached to all. So the test waits for hits.
     loop {
         let hits = run();
         if hits.len() == TRACEPOINTS.len() {
@@ -138,7 +138,7 @@ fn a_tracer_sees_each_tracepoint_with_its_arguments() {
         numbers.sort_unstable();
         numbers
     };
-    // Bytes and priority, or type; the list in which the thread waits; the kind of the event and its process.
+    // The arguments are bytes and priority, or bytes and type; the list in which the thread waits; the kind of the event and its process.
     assert_eq!(numbers("send"), [[3, 2], [4, 1], [5, 7]], "{said}");
     assert_eq!(numbers("receive"), [[4, 1], [5, 7]], "{said}");
     assert_eq!(numbers("msg_send"), [[6, 42]], "{said}");
@@ -150,7 +150,7 @@ fn a_tracer_sees_each_tracepoint_with_its_arguments() {
         assert_eq!(lists, [[1], [3]], "{name}: {said}");
     }
     assert_eq!(numbers("event"), [[3, 0]], "{said}");
-    // All tracepoints of a queue have its address.
+    // Each tracepoint of a queue has the queue's address as an argument.
     let received = &of("receive")[0].0;
     let mut elsewhere = ["send", "wait_begin", "wait_end"].map(|name| {
         let hits = of(name).iter().filter(|hit| hit.1 != [3, 2]);

@@ -1,4 +1,4 @@
-//! Several users and one namespace: the drop-in against the kernel. Needs root.
+//! Tests several users in one namespace: the drop-in must behave as the kernel does. Needs root.
 
 mod support;
 

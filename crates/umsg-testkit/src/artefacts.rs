@@ -32,7 +32,7 @@ pub fn workshop(name: &str) -> PathBuf {
     directory
 }
 
-/// Returns the drop-in that `UMSG_PRELOAD_LIBRARY` names, or builds it in the profile of the test.
+/// Returns the path of the drop-in. Uses the drop-in that `UMSG_PRELOAD_LIBRARY` names, or builds one in the profile of the test.
 pub fn drop_in() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| match std::env::var_os("UMSG_PRELOAD_LIBRARY") {

@@ -1,11 +1,11 @@
-//! C programs.
+//! Compiles C programs.
 
 use crate::run::{finish, succeed};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// This variable is set on a machine without a compiler, for which the programs were compiled beforehand.
+/// The variable that is set on a machine without a compiler: the programs were compiled beforehand.
 pub const COMPILED: &str = "UMSG_TEST_COMPILED";
 
 /// A call of the C compiler, or of the C++ compiler for sources that end with `.cpp`.
@@ -31,7 +31,7 @@ impl Compile {
     /// Compiles a source file with this compiler.
     pub fn by(mut compiler: Command, source: &Path, output: impl Into<PathBuf>) -> Compile {
         let output = output.into();
-        // Another process may compile the same program at the same time.
+        // The output first gets another name, because another process may compile the same program at the same time.
         let mut unfinished = output.clone().into_os_string();
         unfinished.push(format!(".{}", std::process::id()));
         compiler.arg(source).arg("-o").arg(&unfinished);
@@ -48,14 +48,14 @@ impl Compile {
         self.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1"])
     }
 
-    /// Adds arguments behind the source file, where libraries belong.
+    /// Adds arguments after the source file, where libraries belong.
     #[must_use]
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Compile {
         self.compiler.args(arguments);
         self
     }
 
-    /// Compiles, or fails the test. Returns the program. With [`COMPILED`] in the environment, the program must be there already.
+    /// Compiles, and returns the program. Fails the test if the compiler fails. If the variable [`COMPILED`] is set, the program must already exist.
     pub fn run(mut self) -> PathBuf {
         if std::env::var_os(COMPILED).is_some() {
             let program = self.output.display();

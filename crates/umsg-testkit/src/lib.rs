@@ -1,6 +1,6 @@
 //! The common parts of the tests of several crates. For files: [`artefacts`] that cargo does not build for a test, and [`TestNamespace`] for the
-//! queues of programs. For programs: [`compile`] for C programs, [`programs`] for those in the checkout, and [`run`] for programs that must end in
-//! time. For threads and users: [`real_time`], [`signals`] that a thread waits for, and [`users`] for tests that act as several users.
+//! queues of programs. For programs: [`compile`] for C programs, [`programs`] for the C programs in the checkout, and [`run`] for programs that must
+//! end in time. For threads and users: [`real_time`], [`signals`] that a thread waits for, and [`users`] for tests that act as several users.
 
 pub mod artefacts;
 pub mod compile;

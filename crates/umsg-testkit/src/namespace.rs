@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Returns the names of the directories of IPC namespaces in the directory of a namespace.
+/// Returns the names of the directories of IPC namespaces in a namespace's directory.
 pub fn ipc_directories(namespace: &Path) -> Vec<String> {
     let entries = namespace.read_dir().unwrap();
     entries
@@ -21,7 +21,7 @@ pub fn ipc_directories(namespace: &Path) -> Vec<String> {
 pub struct TestNamespace(TempDir);
 
 impl TestNamespace {
-    /// Makes the directory with mode 0700, like a user's own namespace. Its name begins with `prefix`.
+    /// Makes a directory with mode 0700, like a user's own namespace. The directory's name begins with `prefix`.
     pub fn new(prefix: &str) -> TestNamespace {
         let mut builder = tempfile::Builder::new();
         builder
@@ -35,7 +35,7 @@ impl TestNamespace {
         self.0.path()
     }
 
-    /// Returns a program that will use this namespace.
+    /// Returns a command that will run a program in this namespace.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env("UMSG_DIR", self.path());

@@ -9,7 +9,7 @@ pub fn become_urgent(priority: i32) -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }
 
-/// Returns whether threads may have a real-time policy here. Prints a line if they may not.
+/// Returns whether threads may have a real-time policy on this machine. If they may not, prints a line.
 pub fn is_permitted() -> bool {
     let may = std::thread::spawn(|| become_urgent(1)).join().unwrap();
     if !may {
@@ -18,8 +18,8 @@ pub fn is_permitted() -> bool {
     may
 }
 
-/// Returns the real-time priority with which a thread runs, its own or one that priority inheritance lends it; 0 for none. `stat` is the path of the
-/// thread's `stat` file: field 18 of proc_pid_stat(5).
+/// Returns the real-time priority with which a thread runs: its own, or one that priority inheritance lends it; 0 for none. `stat` is the path of the
+/// thread's `stat` file. Source: field 18 of proc_pid_stat(5).
 pub fn priority(stat: &str) -> i64 {
     let stat = std::fs::read_to_string(stat).unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The time that a program may run before it counts as stuck. The machine may be busy.
+/// The maximum run time of a program. After this time, the program is taken as stuck. The time is long, because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The variable that reduces the rounds of repeating tests on an emulated machine: with 20, a test makes a twentieth of its rounds.
@@ -25,7 +25,7 @@ pub fn finish(command: &mut Command) -> Output {
     finish_within(command, PATIENCE)
 }
 
-/// Runs a program, which must end in this time. Otherwise the program and its process group are killed, and the test fails.
+/// Runs a program, which must end within `patience`. Otherwise the program and its process group are killed, and the test fails.
 pub fn finish_within(command: &mut Command, patience: Duration) -> Output {
     let mut child = command
         .stdin(Stdio::null())
@@ -37,8 +37,8 @@ pub fn finish_within(command: &mut Command, patience: Duration) -> Output {
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > patience {
-            // Kill the children of the program, too: they would keep the pipes open.
-            // SAFETY: the system call takes numbers. The group is that of the child, which was not waited for yet.
+            // The children of the program are killed, too: they would keep the pipes open. SAFETY: the system call takes no pointers. The group is
+            // that of the child, which was not reaped yet.
             unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
             let said = text(&child.wait_with_output().unwrap());
             panic!("{command:?} is stuck:\n{said}");
@@ -53,7 +53,7 @@ pub fn succeed(command: &mut Command) -> String {
     succeed_within(command, PATIENCE)
 }
 
-/// Does the same as [`succeed`], for a program that must end in this time.
+/// Does the same as [`succeed`], for a program that must end within `patience`.
 pub fn succeed_within(command: &mut Command, patience: Duration) -> String {
     let output = finish_within(command, patience);
     let status = output.status;

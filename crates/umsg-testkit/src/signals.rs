@@ -17,7 +17,7 @@ pub fn block(signal: i32) -> libc::sigset_t {
     }
 }
 
-/// Lets a program heed SIGINT. The background jobs of a shell ignore it, tests that run in one among them, and pass that on.
+/// Lets a program respond to SIGINT. A shell starts background jobs with SIGINT ignored, and a test in such a job passes this on to its programs.
 pub fn heeding_interrupts(program: &mut Command) -> &mut Command {
     let default = || {
         // SAFETY: signal(2) is safe between fork and exec.
@@ -28,7 +28,7 @@ pub fn heeding_interrupts(program: &mut Command) -> &mut Command {
     unsafe { program.pre_exec(default) }
 }
 
-/// Waits for a signal of the set, at most for this time. Returns whether a signal came.
+/// Waits for a signal of the set, at most for the time `within`. Returns whether a signal came.
 pub fn comes(set: &libc::sigset_t, within: Duration) -> bool {
     let time = libc::timespec {
         tv_sec: within.as_secs() as libc::time_t,

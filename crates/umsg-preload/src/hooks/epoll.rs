@@ -52,7 +52,7 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
     }
 }
 
-/// Makes the registration of a number ring for these edges from now on.
+/// Makes the doorbell of a registered number ring for these edges, too. Returns the doorbell's number, if the number is registered.
 fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
     let registered = held.doorbells.registered(fd);
     if registered.is_some() {

@@ -1,6 +1,6 @@
 //! mq_send and mq_timedsend.
 //!
-//! The order of the checks, as in the kernel: time-out, priority, descriptor, length, and at last whether the call would block.
+//! The order of the checks is the kernel's: time-out, priority, descriptor, length, and at last whether the call would block.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::time::SystemTime;
@@ -15,16 +15,16 @@ use crate::table::{self, Held};
 use crate::trace::{self, Copied, Described, Target};
 use crate::{adopt, errno, next, pointer, timeout};
 
-/// Priorities are below this number.
+/// The limit of priorities: each priority is below this number.
 const MQ_PRIO_MAX: c_uint = 32_768;
 
 cancellation_point! {
-    /// Sends a message; blocks while the queue is full, unless the descriptor has O_NONBLOCK.
+    /// Sends a message. Blocks while the queue is full, unless the descriptor has O_NONBLOCK.
     mq_send => send(0), traced_send
 }
 
 cancellation_point! {
-    /// Sends a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
+    /// Sends a message. Blocks at most until `timeout`, a time of CLOCK_REALTIME.
     mq_timedsend => send, traced_send
 }
 
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn traced_send(
         false => Function::MqTimedSend,
     };
     trace::recorded(
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller makes the promises that `send` requires.
         || unsafe { send(fd, message, len, priority, timeout) },
         function,
         |result| {
@@ -91,8 +91,7 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has `len` readable bytes and `timeout` is NULL or a timespec, or they are addresses that a pointer
-    /// check refuses.
+    /// `message` has `len` readable bytes, and `timeout` is NULL or a timespec. Or these pointers are addresses that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self) -> Result<c_int, c_int> {
         // SAFETY: by this function's contract.

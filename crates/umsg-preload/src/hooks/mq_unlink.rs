@@ -12,16 +12,16 @@ use crate::names::{Room, Slashed};
 use crate::trace::{self, Described, Target};
 use crate::{debug, errno, home, kept, names, vacated};
 
-/// Removes a name. The queue lives on until its last descriptor is closed.
+/// Removes a name. The queue exists until its last descriptor is closed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
-    // SAFETY: the caller promises a C string, as to libc's function.
+    // SAFETY: the caller promises a C string, as libc's function requires.
     let bytes = unsafe { names::bytes(name) };
     trace::recorded(
         || unlink(bytes).unwrap_or_else(errno::fail),
         Function::MqUnlink,
         |_| Described {
-            // SAFETY: as above.
+            // SAFETY: the caller promises a C string, as libc's function requires.
             queue: unsafe { Target::named(name) },
             ..Described::default()
         },
@@ -59,7 +59,7 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
 /// Removes a valid name with a slash.
 pub(crate) fn unlink_checked(name: &[u8]) -> Result<c_int, c_int> {
     home::notice_child();
-    // Only a known namespace is used: its determination would take more stack than a small thread has.
+    // Only a known namespace is used: to determine the namespace needs more stack than a small thread has.
     let is_vacated = |namespace| kept::vacate(namespace, name);
     if Namespace::known_of_this_process().is_some_and(is_vacated) {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! The waits of mq_send and mq_receive.
+//! How mq_send and mq_receive wait.
 
 use std::ffi::c_int;
 
@@ -6,7 +6,7 @@ use crate::attachments::Attached;
 use crate::table::Held;
 use crate::{attachments, cancellation};
 
-/// Makes a call that waits, if the descriptor does not have O_NONBLOCK. This is the first place at which the flag matters.
+/// Makes a call that waits, unless the descriptor has O_NONBLOCK. Calls that need not wait do not read this flag.
 pub(super) fn wait<T>(
     held: Held,
     fd: c_int,

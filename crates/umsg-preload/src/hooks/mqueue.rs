@@ -9,7 +9,7 @@ use crate::{errno, next, ours};
 
 const HERE: c_int = libc::AT_FDCWD;
 
-/// Returns the answer of a place below /dev/mqueue, or else that of the next library.
+/// Returns the drop-in's answer for a place below /dev/mqueue. For other paths, returns the answer of the next library.
 #[inline(always)]
 fn either<'a>(
     place: Option<Place<'a>>,
@@ -22,7 +22,7 @@ fn either<'a>(
     }
 }
 
-/// Makes the next library do a call with the path of the place in the namespace.
+/// Makes a call of the next library. For a place below /dev/mqueue, the call gets the place's path in the namespace.
 #[inline(always)]
 fn with_path<T>(
     place: Option<Place<'_>>,
@@ -77,7 +77,7 @@ hooks! {
         next => either(at(HERE, path), |place| place.unlink(), || next(path))
     }
 
-    /// Removes a file, or a directory, by a path from a directory.
+    /// Removes a file, or a directory, at a path relative to a directory.
     fn [unlinkat](directory: c_int, path: *const c_char, flags: c_int) -> c_int {
         next => either(
             at(directory, path),
@@ -114,7 +114,7 @@ hooks! {
         }
     }
 
-    /// Gives a file another name, by paths from directories.
+    /// Gives a file another name, at paths relative to directories.
     fn [renameat](from_directory: c_int, from: *const c_char, to_directory: c_int, to: *const c_char) -> c_int {
         next => match (at(from_directory, from), at(to_directory, to)) {
             (None, None) => next(from_directory, from, to_directory, to),
@@ -135,7 +135,7 @@ hooks! {
         next => either(at(HERE, path), |place| place.change_mode(mode), || next(path, mode))
     }
 
-    /// Sets the mode bits of a file, by a path from a directory.
+    /// Sets the mode bits of a file at a path relative to a directory.
     fn [fchmodat](directory: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
         next => either(at(directory, path), |place| place.change_mode(mode), || next(directory, path, mode, flags))
     }
@@ -145,7 +145,7 @@ hooks! {
         next => either(at(HERE, path), |place| place.change_owner(user, group), || next(path, user, group))
     }
 
-    /// Sets the owner and the group of a file, by a path from a directory.
+    /// Sets the owner and the group of a file at a path relative to a directory.
     fn [fchownat](directory: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int {
         next => either(at(directory, path), |place| place.change_owner(user, group), || next(directory, path, user, group, flags))
     }
@@ -198,7 +198,7 @@ hooks! {
         }
     }
 
-    /// Copies from one file to another. For a queue, this fails with EINVAL, after which programs read and write instead.
+    /// Copies from one file to another. For a queue, the call fails with EINVAL. Programs then read and write instead.
     fn [copy_file_range](from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, len: size_t, flags: c_uint) -> ssize_t {
         next => match ours::file(from).is_some() || ours::file(to).is_some() {
             true => errno::fail(libc::EINVAL),
@@ -234,7 +234,7 @@ fn opened(place: Place<'_>) -> *mut DIR {
     }
 }
 
-/// Opens a place as a stream, with the letters of fopen(3).
+/// Opens a place as a stream. `mode` has the letters of fopen(3).
 ///
 /// # Safety
 /// `mode` is a C string.

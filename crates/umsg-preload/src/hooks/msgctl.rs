@@ -1,7 +1,7 @@
 //! msgctl.
 //!
-//! The order of the checks, as in the kernel: identifier and command; for IPC_SET, the address; the queue; the permissions; and at last the address
-//! of the result.
+//! The order of the checks is the kernel's: identifier and command; for IPC_SET, the address; the queue; the permissions; and at last the address of
+//! the result.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
             let (answer, entry) = match command {
                 libc::IPC_STAT => raw::msgctl_stat(id, command)?,
-                // MSG_STAT and MSG_STAT_ANY take an index, so the call has to search for the queue's file.
+                // MSG_STAT and MSG_STAT_ANY take an index, so the call searches for the queue's file.
                 _ => roomy(|| raw::msgctl_stat(id, command))?,
             };
             // SAFETY: the structure consists of numbers and padding, for which zero is valid.
@@ -70,7 +70,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
                 Some(info) => info,
                 None => roomy(|| raw::msgctl_info(command))?,
             };
-            // SAFETY: the caller promises a valid address; for these commands it is that of another structure.
+            // SAFETY: the caller promises a valid address; for these commands it is the address of another structure.
             unsafe { write(data.cast(), info.in_c())? };
             Ok(info.highest_index)
         }

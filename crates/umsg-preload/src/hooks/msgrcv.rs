@@ -1,7 +1,7 @@
 //! msgrcv.
 //!
-//! The order of the checks, as in the kernel: length and flags, queue, permission, whether there is a message, its length, and at last the
-//! addresses. So if the address is bad, the message is lost.
+//! The order of the checks is the kernel's: length and flags, queue, permission, whether there is a message, its length, and at last the addresses.
+//! So if the address is bad, the message is lost.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -15,7 +15,7 @@ use crate::trace::{self, Copied, Described, Target};
 use crate::{pointer, signals};
 
 cancellation_point! {
-    /// Receives a message from a System V queue. Blocks while there is no wanted message, if the flags do not have IPC_NOWAIT.
+    /// Receives a message from a System V queue. Blocks while there is no wanted message, unless the flags have IPC_NOWAIT.
     msgrcv => receive, traced_receive
 }
 
@@ -49,13 +49,13 @@ pub(super) unsafe extern "C" fn traced_receive(
     flags: c_int,
 ) -> ssize_t {
     trace::recorded(
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller makes the promises that `receive` requires.
         || unsafe { receive(id, message, len, wanted, flags) },
         Function::Msgrcv,
         |result| {
             let message = message.cast::<c_long>();
             let (mtype, data) = match result >= 0 {
-                // SAFETY: the call has written the type, and `result` bytes behind it.
+                // SAFETY: the call has written the type, and after it `result` bytes.
                 true => unsafe {
                     let text = Copied::of(message.add(1).cast(), result as usize);
                     (message.read_unaligned(), text)
@@ -82,8 +82,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` is an address that a pointer check refuses, or has a writable long and writable bytes behind it: `len` bytes, or the length
-    /// of the longest possible message if that is shorter.
+    /// `message` is an address that a pointer check refuses, or has a writable long and writable bytes after it: `len` bytes, or the length of the
+    /// longest possible message if that is shorter.
     #[inline(always)]
     unsafe fn run(&self) -> Result<ssize_t, c_int> {
         signals::announce();

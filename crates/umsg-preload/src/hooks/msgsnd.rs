@@ -1,7 +1,6 @@
 //! msgsnd.
 //!
-//! The order of the checks, as in the kernel: the address of the type, length and type, queue, permission, and at last whether the call would
-//! block.
+//! The order of the checks is the kernel's: the address of the type, length and type, queue, permission, and at last whether the call would block.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -15,7 +14,7 @@ use crate::trace::{self, Copied, Described, Target};
 use crate::{pointer, signals};
 
 cancellation_point! {
-    /// Sends a message to a System V queue; blocks while there is no room, if the flags do not have IPC_NOWAIT.
+    /// Sends a message to a System V queue. Blocks while there is no room, unless the flags have IPC_NOWAIT.
     msgsnd => send, traced_send
 }
 
@@ -41,7 +40,7 @@ pub(super) unsafe extern "C" fn traced_send(
     flags: c_int,
 ) -> c_int {
     trace::recorded(
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller makes the promises that `send` requires.
         || unsafe { send(id, message, len, flags) },
         Function::Msgsnd,
         |result| {
@@ -73,8 +72,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a readable long and, behind it, `len` readable bytes, if a message can have that many; or it is an address that a pointer
-    /// check refuses.
+    /// `message` is an address that a pointer check refuses, or has a readable long and after it `len` readable bytes, if a message can have that
+    /// many.
     #[inline(always)]
     unsafe fn run(&self) -> Result<c_int, c_int> {
         signals::announce();

@@ -7,8 +7,8 @@ use libc::{FILE, mode_t};
 use crate::procfs::{self, File};
 use crate::{errno, kernel, mqueue, next, start};
 
-/// A function of libc that opens a file by its path. Calls before this library's constructor go to the kernel: an allocator may be starting,
-/// and must not call dlsym then.
+/// Exports a function of libc that opens a file by its path. Calls before this library's constructor go to the kernel: the caller may be an allocator
+/// that is starting, so the function must not call dlsym.
 macro_rules! opens {
     ($($(#[$doc:meta])* fn $name:ident([$($directory:ident)?] $($mode:ident)?);)*) => {
         $(
@@ -44,19 +44,19 @@ macro_rules! opens {
 opens! {
     /// Opens a file.
     fn open([] mode);
-    /// open, in programs compiled for files larger than 2 GB.
+    /// The variant of open for programs compiled for files larger than 2 GB.
     fn open64([] mode);
-    /// Opens a file by a path from a directory.
+    /// Opens a file at a path relative to a directory.
     fn openat([directory] mode);
-    /// openat, in programs compiled for files larger than 2 GB.
+    /// The variant of openat for programs compiled for files larger than 2 GB.
     fn openat64([directory] mode);
-    /// open, as _FORTIFY_SOURCE calls it.
+    /// The variant of open that programs compiled with _FORTIFY_SOURCE call.
     fn __open_2([]);
-    /// open64, as _FORTIFY_SOURCE calls it.
+    /// The variant of open64 that programs compiled with _FORTIFY_SOURCE call.
     fn __open64_2([]);
-    /// openat, as _FORTIFY_SOURCE calls it.
+    /// The variant of openat that programs compiled with _FORTIFY_SOURCE call.
     fn __openat_2([directory]);
-    /// openat64, as _FORTIFY_SOURCE calls it.
+    /// The variant of openat64 that programs compiled with _FORTIFY_SOURCE call.
     fn __openat64_2([directory]);
 }
 
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut
     unsafe { stream(path, mode).unwrap_or_else(|| next::fopen(path, mode)) }
 }
 
-/// fopen, in programs compiled for files larger than 2 GB.
+/// The variant of fopen for programs compiled for files larger than 2 GB.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller makes the promises that libc's fopen64 requires.
@@ -128,7 +128,7 @@ unsafe fn stream_of(file: File, mode: *const c_char) -> Option<*mut FILE> {
         0
     };
     Some(match file.open(access | close_on_exec) {
-        // SAFETY: a descriptor that this call owns, and a C string.
+        // SAFETY: this call owns the descriptor, and the mode is a C string.
         Ok(descriptor) => unsafe {
             let stream = libc::fdopen(descriptor, mode);
             if !reads {

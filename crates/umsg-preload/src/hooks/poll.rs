@@ -10,7 +10,7 @@ use crate::polling::{self, Patience};
 use crate::{errno, next};
 
 cancellation_point! {
-    /// Waits until a descriptor is ready; `timeout` is in milliseconds; a negative value means no limit.
+    /// Waits until a descriptor is ready. `timeout` is in milliseconds; a negative value means no limit.
     poll => poll_deferred
 }
 
@@ -26,7 +26,7 @@ unsafe extern "C" fn poll_deferred(fds: *mut pollfd, count: nfds_t, timeout: c_i
 }
 
 cancellation_point! {
-    /// poll, as _FORTIFY_SOURCE calls it.
+    /// The variant of poll that programs compiled with _FORTIFY_SOURCE call.
     __poll_chk => poll_chk_deferred
 }
 
@@ -68,7 +68,7 @@ unsafe extern "C" fn ppoll_deferred(
 }
 
 cancellation_point! {
-    /// ppoll, as _FORTIFY_SOURCE calls it.
+    /// The variant of ppoll that programs compiled with _FORTIFY_SOURCE call.
     __ppoll_chk => ppoll_chk_deferred
 }
 
@@ -89,7 +89,7 @@ unsafe extern "C" fn ppoll_chk_deferred(
     }
 }
 
-/// Checks that an array of this many bytes has this many entries. If not, libc ends the program.
+/// Checks that an array of `room` bytes has room for `count` entries. If not, libc ends the program.
 fn has_room(count: nfds_t, room: size_t) -> bool {
     room / size_of::<pollfd>() >= count as usize
 }

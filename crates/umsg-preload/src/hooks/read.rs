@@ -17,7 +17,7 @@ hooks! {
         }
     }
 
-    /// read, as _FORTIFY_SOURCE calls it.
+    /// The variant of read that programs compiled with _FORTIFY_SOURCE call.
     fn [__read_chk](fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
         next => match ours::file(fd) {
             Some(held) if len <= room => read_here(&held, fd, &[part(buffer, len)]),
@@ -33,7 +33,7 @@ hooks! {
         }
     }
 
-    /// pread, as _FORTIFY_SOURCE calls it.
+    /// The variant of pread that programs compiled with _FORTIFY_SOURCE call.
     fn [__pread_chk, __pread64_chk](fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t, room: size_t) -> ssize_t {
         next => match ours::file(fd) {
             Some(held) if len <= room => read_there(&held, &[part(buffer, len)], offset),
@@ -83,7 +83,7 @@ pub(super) unsafe fn slice<'a>(parts: *const iovec, count: c_int) -> Result<&'a 
 /// The conditions of [`copy`].
 #[cold]
 unsafe fn read_here(held: &Held, fd: c_int, parts: &[iovec]) -> ssize_t {
-    // SAFETY: lseek takes numbers.
+    // SAFETY: lseek takes no pointers.
     let position = unsafe { next::lseek(fd, 0, libc::SEEK_CUR) };
     if position < 0 {
         return -1;
@@ -91,7 +91,7 @@ unsafe fn read_here(held: &Held, fd: c_int, parts: &[iovec]) -> ssize_t {
     // SAFETY: by this function's contract.
     let read = unsafe { read_there(held, parts, position) };
     if read > 0 {
-        // SAFETY: lseek takes numbers.
+        // SAFETY: lseek takes no pointers.
         unsafe { next::lseek(fd, position + read as off_t, libc::SEEK_SET) };
     }
     read
@@ -119,7 +119,7 @@ pub(crate) fn line<'a>(held: &Held, room: &'a mut queue_line::Room) -> &'a [u8] 
 }
 
 /// # Safety
-/// Each part has as many writable bytes as it says, or an address that a pointer check refuses.
+/// Each part has the number of writable bytes that it states, or an address that a pointer check refuses.
 unsafe fn copy(text: &[u8], parts: &[iovec]) -> ssize_t {
     let mut rest = text;
     for part in parts {
@@ -162,11 +162,11 @@ mod tests {
             part(first.as_mut_ptr().cast(), 2),
             part(std::ptr::null_mut(), 9),
         ];
-        // SAFETY: the first part is the array, the second is refused.
+        // SAFETY: the first part is the array. The function refuses the second part.
         assert_eq!(unsafe { copy(b"abcde", &parts) }, 2);
         // SAFETY: the call has one part, which the function refuses.
         assert_eq!(unsafe { copy(b"abcde", &parts[1..]) }, -1);
-        // SAFETY: as above.
+        // SAFETY: the call has one part, which the function refuses.
         assert_eq!(unsafe { copy(b"", &parts[1..]) }, 0);
     }
 }

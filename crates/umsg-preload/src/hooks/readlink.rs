@@ -20,23 +20,23 @@ hooks! {
         next => answer(path, buffer, len).unwrap_or_else(|| next(path, buffer, len))
     }
 
-    /// Reads a symbolic link by a path from a directory.
+    /// Reads a symbolic link at a path relative to a directory.
     fn [readlinkat](directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t {
         next => answer(path, buffer, len).unwrap_or_else(|| next(directory, path, buffer, len))
     }
 
-    /// readlink, as _FORTIFY_SOURCE calls it.
+    /// The variant of readlink that programs compiled with _FORTIFY_SOURCE call.
     fn [__readlink_chk](path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t {
         next => answer(path, buffer, len.min(room)).unwrap_or_else(|| next(path, buffer, len, room))
     }
 
-    /// readlinkat, as _FORTIFY_SOURCE calls it.
+    /// The variant of readlinkat that programs compiled with _FORTIFY_SOURCE call.
     fn [__readlinkat_chk](directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t {
         next => answer(path, buffer, len.min(room)).unwrap_or_else(|| next(directory, path, buffer, len, room))
     }
 }
 
-/// Returns the answer if `path` leads to a queue of umsg.
+/// Returns the result of readlink if `path` names a descriptor of a umsg queue.
 ///
 /// # Safety
 /// `path` is a C string and `buffer` has `len` writable bytes, or they are addresses that a pointer check refuses.

@@ -12,17 +12,17 @@ use crate::cancellation::cancellation_point;
 use crate::polling::{self, Patience};
 use crate::{arrivals, errno, next, pointer, signals, table};
 
-/// The events of poll(2) for which the three sets of select(2) ask, in the order of the sets.
+/// The events of poll(2) that the three sets of select(2) request, in the order of the sets.
 const ASKED: [c_short; 3] = [
     libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
     libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND,
     libc::POLLPRI,
 ];
 
-/// Events that are reported without a request. Source: fs/select.c of Linux.
+/// The events that select reports in each set without a request. Source: fs/select.c of Linux.
 const TOLD: [c_short; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
 
-/// Bits of a word.
+/// The number of bits of a word.
 const BITS: usize = usize::BITS as usize;
 
 cancellation_point! {
@@ -97,10 +97,10 @@ impl Sets {
         }
     }
 
-    /// Returns the word with these bits in one of the sets, without bits beyond the count.
+    /// Returns a word of one of the sets, without bits beyond the count.
     ///
     /// # Safety
-    /// The sets have the words.
+    /// Each set has a word at `index`, or is an address that a pointer check refuses.
     unsafe fn word(&self, set: usize, index: usize) -> usize {
         if pointer::is_bad(self.words[set]) {
             return 0;
@@ -153,7 +153,7 @@ impl Sets {
         let begun = Instant::now();
         // SAFETY: by this function's contract.
         let outcome = unsafe { self.poll(Some(wanted), std::ptr::null()) };
-        // musl passes a copy of the time to the kernel: a program may use the time again.
+        // The time is not written with musl, which passes a copy to the kernel: a program may use its time again.
         if cfg!(not(target_env = "musl")) {
             let left = wanted.saturating_sub(begun.elapsed());
             // SAFETY: by this function's contract.
@@ -193,7 +193,7 @@ impl Sets {
     /// Writes an entry for each descriptor that is in a set. Returns the number of entries.
     ///
     /// # Safety
-    /// `fds` has room for all of them; the sets are readable.
+    /// `fds` has room for an entry for each descriptor in the sets. The sets are readable.
     unsafe fn gather(&self, fds: *mut pollfd) -> usize {
         let mut used = 0;
         for index in self.indices() {
@@ -214,7 +214,7 @@ impl Sets {
         used
     }
 
-    /// Leaves the ready descriptors in the sets. Returns the number of bits.
+    /// Leaves only the ready descriptors in the sets. Returns the number of set bits.
     ///
     /// # Safety
     /// The sets are writable, and the entries are those of [`Sets::gather`].
@@ -242,8 +242,8 @@ impl Sets {
     }
 }
 
-/// Returns a number that is above all descriptors of the process. The kernel reads no further bits. So a program may pass its limit
-/// of descriptors as the count, with smaller sets.
+/// Returns a number above all descriptors of the process. The kernel reads no bits from this number on. So a program may pass its limit of
+/// descriptors as the count, with smaller sets.
 #[cold]
 fn numbers_in_use(count: usize) -> usize {
     let mut text = [0; 2048];
@@ -253,10 +253,10 @@ fn numbers_in_use(count: usize) -> usize {
     size_in(&text[..length]).unwrap_or_else(|| found_by_poll(count))
 }
 
-/// Without /proc, returns the number after the highest open descriptor below `count`. The kernel's table is at least that long.
+/// Without /proc, returns the number after the highest open descriptor below `count`. The kernel's table of descriptors is at least that long.
 fn found_by_poll(count: usize) -> usize {
-    /// The number of descriptors in one poll: even the lowest limit of descriptors permits it. Only a process with numbers beyond FD_SETSIZE needs
-    /// this.
+    /// The number of descriptors in one poll: even the lowest limit of descriptors permits this number. Only a process with descriptors beyond
+    /// FD_SETSIZE needs this search.
     const AT_ONCE: usize = 64;
     let most = count.min(1 << 20).div_ceil(AT_ONCE);
     let is_in_use = |chunk: &usize| {
@@ -276,7 +276,7 @@ fn found_by_poll(count: usize) -> usize {
     behind.map_or(libc::FD_SETSIZE, |chunk| (chunk + 1) * AT_ONCE)
 }
 
-/// Returns the line of /proc/self/status that begins with `FDSize:`.
+/// Returns the value of the line `FDSize:` in /proc/self/status.
 fn size_in(status: &[u8]) -> Option<usize> {
     let status = std::str::from_utf8(status).ok()?;
     let mut lines = status.lines();
@@ -296,7 +296,7 @@ fn ones(word: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the duration of a time; each million microseconds counts as a second. `None` for an invalid time.
+/// Returns the duration of a time. A microseconds value of a million or more is carried over to the seconds. `None` for an invalid time.
 fn duration_of(time: timeval) -> Option<Duration> {
     let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
     seconds.checked_add(Duration::from_micros(u64::try_from(time.tv_usec).ok()?))

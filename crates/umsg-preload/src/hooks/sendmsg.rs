@@ -29,7 +29,7 @@ pub unsafe extern "C" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    // SAFETY: the caller guarantees the requirements of libc's recvmmsg; the call has filled as many entries as it returns.
+    // SAFETY: the caller makes the promises of libc's recvmmsg. The call has filled as many entries as it returns.
     unsafe {
         let outcome = next::recvmmsg(fd, messages, count, flags, timeout);
         for index in 0..outcome.max(0) as usize {
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller guarantees the requirements of libc's sendmmsg; the call has read as many entries as it returns.
+    // SAFETY: the caller makes the promises of libc's sendmmsg. The call has read as many entries as it returns.
     unsafe {
         let outcome = next::sendmmsg(fd, messages, count, flags);
         for index in 0..outcome.max(0) as usize {
@@ -99,7 +99,7 @@ unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
     while len - at >= size_of::<cmsghdr>() {
         // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A sending program may not have aligned the header.
         let control = unsafe { start.add(at).cast::<cmsghdr>().read_unaligned() };
-        // SAFETY: the call takes a number.
+        // SAFETY: the call takes no pointers.
         let before = unsafe { libc::CMSG_LEN(0) } as usize;
         let control_len = bytes(control.cmsg_len);
         if control_len < before || control_len > len - at {
@@ -108,7 +108,7 @@ unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
         if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
             for index in 0..(control_len - before) / size_of::<c_int>() {
                 let place = at + before + index * size_of::<c_int>();
-                // SAFETY: as above.
+                // SAFETY: the descriptor lies inside the buffer, because `control_len` is at most the rest of the buffer. It need not be aligned.
                 each(unsafe { start.add(place).cast::<c_int>().read_unaligned() });
             }
         }

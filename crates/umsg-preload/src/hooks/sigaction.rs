@@ -17,7 +17,7 @@ pub unsafe extern "C" fn sigaction(
     unsafe { exchange(signal, new, old) }
 }
 
-/// sigaction under its other name.
+/// Installs a handler, as `sigaction` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn __sigaction(
     signal: c_int,
@@ -37,7 +37,7 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
     }
     let _turn = wanted::Turn::take(signal);
     let before = wanted::before(signal);
-    // SAFETY: by this function's contract. libc reads it without a check, too.
+    // SAFETY: by this function's contract. libc, too, reads `new` without a check.
     let mut action = unsafe { new.as_ref() }.copied();
     let replaced = match &mut action {
         Some(action) => signals::stand_in(signal, action),
@@ -57,7 +57,7 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
     outcome
 }
 
-/// Makes the call in libc, before the process opens its first queue, and in a vfork child.
+/// Makes the call in libc without a change. Used before the process opens its first queue, and in a vfork child.
 ///
 /// # Safety
 /// The conditions of libc's sigaction.
@@ -82,8 +82,8 @@ unsafe fn exchange_as_it_is(
     outcome
 }
 
-/// Returns whether the drop-in replaces the program's handlers. The drop-in does not in a vfork child, which has its own handlers in the kernel, but
-/// its parent's memory.
+/// Returns whether the drop-in replaces the program's handlers. In a vfork child, it does not: the child has its own handlers in the kernel, but its
+/// parent's memory.
 fn is_ours_to_change() -> bool {
     signals::has_begun() && process::owns_table()
 }

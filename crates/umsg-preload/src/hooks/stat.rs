@@ -10,7 +10,7 @@ pub(super) use umsg::kernel_files::place::SIZE;
 use crate::mqueue;
 use crate::{errno, next, ours};
 
-/// The fields of statx(2) that an mqueue file system has: all but the time of birth.
+/// The fields of statx(2) that an mqueue file system supports: all except the time of creation.
 const STATX_KNOWN: c_uint = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
 
 hooks! {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn statx(
 /// Returns the descriptor to which a call with a path refers, or -1.
 ///
 /// # Safety
-/// `path` is NULL or a C string. With AT_EMPTY_PATH, the function reads its first byte; otherwise it reads nothing.
+/// `path` is NULL or a C string. With AT_EMPTY_PATH, the function reads the first byte of `path`; otherwise it reads nothing.
 #[inline(always)]
 unsafe fn meant(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: by this function's contract.
@@ -77,7 +77,7 @@ unsafe fn meant(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
 }
 
 /// # Safety
-/// If `outcome` is 0, `out` is a status, and `path` NULL or a C string.
+/// If `outcome` is 0, `out` is a status, and `path` is NULL or a C string.
 #[inline(always)]
 unsafe fn amend_at(
     directory: c_int,

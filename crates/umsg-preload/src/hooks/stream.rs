@@ -1,4 +1,4 @@
-//! fflush, fclose and fseek: libc's streams write to the file of a limit without a call of this library ([`crate::knobs`]).
+//! fflush, fclose and fseek, for streams of the file of a limit: libc's streams write to this file without a call of this library ([`crate::knobs`]).
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,14 +7,13 @@ use libc::{FILE, off_t};
 
 use crate::{arrivals, errno, knobs, next, table};
 
-/// libc's mark of a stream on which a write has failed, in the first word of a stream of glibc and of musl.
+/// libc's flag for a stream on which a write has failed, in the first word of a stream of glibc and of musl.
 const HAS_FAILED: c_int = 0x20;
 
 /// The streams that the program has opened for writing to limits. Relaxed: a program that closes a stream uses it in no other thread.
 static WRITTEN: [AtomicPtr<FILE>; 16] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 16];
 
-/// Notes a stream that writes to a limit. If there is no room for the note, the text that the stream has in its buffer at the
-/// end of the process has no effect.
+/// Notes a stream that writes to a limit. If the list is full, text that is still in the stream's buffer at the end of the process has no effect.
 pub(super) fn note(stream: *mut FILE) {
     let empty = std::ptr::null_mut();
     let (new, failed) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -29,12 +28,12 @@ fn forget(stream: *mut FILE) {
     }
 }
 
-/// Applies what the streams have in their buffers, at the end of the process: libc writes the buffers only behind the destructors of libraries.
+/// Applies the buffered text of the streams at the end of the process: libc writes the buffers only after the destructors of libraries.
 pub(crate) fn settle_at_exit() {
     for place in &WRITTEN {
         let stream = place.swap(std::ptr::null_mut(), Ordering::Relaxed);
         if !stream.is_null() {
-            // SAFETY: an open stream: `fclose` forgets it before it closes it. A failure can't be reported, as in libc.
+            // SAFETY: the stream is open: `fclose` forgets a stream before it closes the stream. A failure can't be reported, as in libc.
             let _ = unsafe { settle(stream) };
         }
     }
@@ -113,7 +112,7 @@ unsafe fn settle(stream: *mut FILE) -> Result<(), c_int> {
     // SAFETY: by this function's contract.
     match unsafe { limit_of(stream) } {
         Some(number) => {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract.
             unsafe { next::fflush(stream) };
             knobs::settle(number)
         }
@@ -121,7 +120,7 @@ unsafe fn settle(stream: *mut FILE) -> Result<(), c_int> {
     }
 }
 
-/// Returns the descriptor of a stream, if it writes to a limit. NULL means the standard output.
+/// Returns the descriptor of a stream, if the stream writes to a limit. NULL means the standard output.
 ///
 /// # Safety
 /// `stream` is NULL or an open stream.
@@ -146,7 +145,7 @@ unsafe fn find_limit(stream: *mut FILE) -> Option<c_int> {
         unsafe { libc::fileno(stream) }
     };
     errno::set(before);
-    // The first query for a number inspects an inherited descriptor.
+    // `knows` inspects an inherited descriptor at the first query for its number.
     let is_queue = table::knows(number);
     (!is_queue && knobs::of(number).is_some()).then_some(number)
 }

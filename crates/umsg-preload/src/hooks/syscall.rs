@@ -1,4 +1,4 @@
-//! syscall: the calls on queues that a program makes by their numbers.
+//! syscall: calls on queues that a program makes by number.
 //!
 //! [`ANSWERED`] has a byte for each number. A call with another number jumps to the next library after one comparison and one read of that byte.
 //! All arguments stay where the caller has put them. So even a call that creates a child on another stack works.
@@ -11,10 +11,10 @@
 //! | setuid and its relatives | passed on; then System V queues check the process's permissions again |
 //!
 //! If a call does not concern a queue ([`NOT_OURS`]), it continues by the same jump. If a thread may be ended at any instruction
-//! ([`crate::cancellation`]), this is suspended while it runs in frames of Rust. If pthread_cancel ends a blocked call, the call begins again,
-//! because syscall is not a cancellation point.
+//! ([`crate::cancellation`]), the assembly suspends this while the thread runs in frames of Rust. If pthread_cancel ends a blocked call, the call
+//! begins again, because syscall is not a cancellation point.
 //!
-//! `umsg trace` shows a call on a queue under the name of libc's function. It does not show calls on the kernel's own queues.
+//! `umsg trace` shows a call on a queue under the name of libc's function. Calls on the kernel's own queues are not shown.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::mem;
@@ -34,7 +34,7 @@ use crate::next::Symbol;
 use crate::polling::{self, Patience};
 use crate::{adopt, errno, kernel, knobs, start, table, timeout};
 
-/// The numbers that [`answer`] knows.
+/// The numbers of the system calls that [`answer`] handles.
 const NUMBERS: &[c_long] = &[
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -88,7 +88,7 @@ const NUMBERS: &[c_long] = &[
 
 const COUNT: usize = 512;
 
-/// A byte for each number, which is 1 if [`answer`] knows the number.
+/// A byte for each number, which is 1 if [`answer`] handles the number.
 static ANSWERED: [u8; COUNT] = {
     let mut answered = [0; COUNT];
     let mut index = 0;
@@ -99,10 +99,10 @@ static ANSWERED: [u8; COUNT] = {
     answered
 };
 
-/// The result of [`answer`] for a call that the kernel answers. No system call returns it.
+/// The result of [`answer`] for a call that the kernel must answer. No system call returns this value.
 const NOT_OURS: c_long = -3;
 
-/// The result of a call that is to be made again.
+/// The result of [`answer`] for a call that must begin again.
 const AGAIN: c_long = crate::cancellation::BEGIN_AGAIN as c_long;
 
 static SYSCALL: Symbol = Symbol::new();
@@ -117,12 +117,12 @@ extern "C" fn resolve() -> *mut c_void {
         return early;
     }
     let target = SYSCALL.address(c"syscall").unwrap_or(early);
-    // Relaxed: the address of code that was loaded before the program began.
+    // Relaxed: the address is that of code that was loaded before the program began.
     TARGET.store(target, Ordering::Relaxed);
     target
 }
 
-/// Stands for the next library's syscall before this library's constructor: an allocator may be starting, and must not call dlsym.
+/// Replaces the next library's syscall before this library's constructor has run: an allocator may be starting, so dlsym must not be called.
 unsafe extern "C" fn early(
     number: c_long,
     a: usize,
@@ -132,7 +132,7 @@ unsafe extern "C" fn early(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller makes the promises of libc's syscall. The caller's stack has a word in the place of the last argument.
+    // SAFETY: the caller makes the promises of libc's syscall. The caller's stack has a word at the place of the last argument.
     let result = unsafe { kernel::call(number, [a, b, c, d, e, f]) };
     result.map_or_else(errno::fail, |result| result as c_long)
 }
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn syscall() {
         "test r10, r10",
         "je 3f",
         "jmp r10",
-        // The first call. Six words, and one to align the stack.
+        // This is the first call, so the address must be looked up. The stack gets six words, and one to align the stack.
         "3: push rdi",
         ".cfi_adjust_cfa_offset 8",
         "push rsi",
@@ -217,7 +217,8 @@ pub unsafe extern "C" fn syscall() {
         "cmp edi, {deferred}",
         "je 7f",
         "xor esi, esi",
-        // This is the function of libc. The exported function makes waiting threads check for cancellation again, so a thread here would never wait.
+        // The call must be to libc's function. The exported function makes waiting threads check for cancellation again, so a thread that is about to
+        // wait would never wait.
         "call qword ptr [rip + {type_setter}]",
         "7: mov rax, [rsp + 8]",
         "cmp rax, {again}",
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn syscall() {
         "ldr x16, [x16, :lo12:{target}]",
         "cbz x16, 3f",
         "br x16",
-        // The first call.
+        // This is the first call, so the address must be looked up.
         "3: stp x29, x30, [sp, -80]!",
         ".cfi_def_cfa_offset 80",
         ".cfi_offset x29, -80",
@@ -319,7 +320,8 @@ pub unsafe extern "C" fn syscall() {
         "cmp w0, {deferred}",
         "b.eq 7f",
         "mov x1, xzr",
-        // This is the function of libc. The exported function makes waiting threads check for cancellation again, so a thread here would never wait.
+        // The call must be to libc's function. The exported function makes waiting threads check for cancellation again, so a thread that is about to
+        // wait would never wait.
         "adrp x16, {type_setter}",
         "ldr x16, [x16, :lo12:{type_setter}]",
         "blr x16",
@@ -358,7 +360,7 @@ pub unsafe extern "C" fn syscall() {
     )
 }
 
-/// Answers a call of a number in [`NUMBERS`], or returns [`NOT_OURS`].
+/// Answers a system call whose number is in [`NUMBERS`], or returns [`NOT_OURS`].
 ///
 /// # Safety
 /// The conditions of the system call of this number.
@@ -410,7 +412,7 @@ unsafe extern "C" fn answer(
     }
 }
 
-/// Executes a program beside a descriptor. Its path takes several kilobytes of the stack, which other calls do without.
+/// Executes a program by execveat. The program's path takes several kilobytes of stack, which this separate function spares other calls.
 ///
 /// # Safety
 /// The conditions of execveat(2).
@@ -442,13 +444,13 @@ fn address<T>(argument: usize) -> *mut T {
 /// The conditions of the system call of this number, which has five arguments at most.
 unsafe fn pass_on(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     type Function = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize) -> c_long;
-    // SAFETY: libc's syscall takes its arguments in the registers of named ones (see `hooks`).
+    // SAFETY: libc's syscall is variadic. Its arguments are in the registers of named arguments (see `hooks`).
     let function = unsafe { mem::transmute::<*mut c_void, Function>(resolve()) };
     // SAFETY: the caller makes the promises that the function requires.
     unsafe { function(number, a, b, c, d, e) }
 }
 
-/// Calls on POSIX queues.
+/// Answers calls on POSIX queues.
 ///
 /// # Safety
 /// The conditions of [`answer`].
@@ -474,12 +476,12 @@ unsafe fn on_queue(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     }
 }
 
-/// Returns false for a descriptor of which the kernel decides whether it is a queue's.
+/// Returns false for a descriptor for which only the kernel can decide whether it is a queue's.
 fn may_be_queue(fd: c_int) -> bool {
     table::knows(fd) || !matches!(adopt::adopt_queue(fd), Ok(None))
 }
 
-/// Calls on System V queues.
+/// Answers calls on System V queues.
 ///
 /// # Safety
 /// The conditions of [`answer`].
@@ -497,7 +499,7 @@ unsafe fn system_v(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     }
 }
 
-/// Calls whose first argument is a descriptor.
+/// Answers calls whose first argument is a descriptor.
 ///
 /// # Safety
 /// The conditions of [`answer`].
@@ -514,7 +516,8 @@ unsafe fn on_descriptor(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
             libc::SYS_dup2 => dup::dup2(fd, int(b)).into(),
             libc::SYS_dup3 => dup::dup3(fd, int(b), int(c)).into(),
             libc::SYS_write if knobs::of(fd).is_some() => write::write(fd, address(b), c) as c_long,
-            // The calls below have no effect on a descriptor of the library, which makes some of them itself.
+            // The calls that follow are not hooked for the library's own descriptors: the library makes some of these calls itself, and the others do
+            // no harm.
             _ if !is_known => NOT_OURS,
             libc::SYS_fcntl => fcntl::fcntl(fd, int(b), c).into(),
             libc::SYS_ioctl => fcntl::ioctl(fd, b as _, c).into(),
@@ -556,7 +559,7 @@ unsafe fn wait(
     uncancelled(|| unsafe { polling::wait(fds, count as nfds_t, patience) }).into()
 }
 
-/// Makes the call ppoll. The system call writes the remaining time, which libc's function hides.
+/// Makes the call ppoll. The system call writes the remaining time, which libc's function does not show.
 ///
 /// # Safety
 /// The conditions of the system call ppoll.
@@ -573,8 +576,7 @@ unsafe fn ppoll([fds, count, limit, mask, size]: [usize; 5]) -> c_long {
         Err(errno) => return errno::fail(errno),
     };
     let began = Instant::now();
-    // The library reads as much of the mask as the kernel does.
-    // SAFETY: by this function's contract.
+    // The library reads as much of the mask as the kernel does. SAFETY: by this function's contract.
     let outcome = unsafe { wait(address(fds), count, timeout, address(mask)) };
     if let Some(timeout) = timeout {
         let left = timeout.saturating_sub(began.elapsed());
@@ -582,7 +584,7 @@ unsafe fn ppoll([fds, count, limit, mask, size]: [usize; 5]) -> c_long {
             tv_sec: left.as_secs() as libc::time_t,
             tv_nsec: left.subsec_nanos().into(),
         };
-        // SAFETY: by this function's contract. This function has read the limit from the same place above.
+        // SAFETY: by this function's contract. This function has already read the limit at this address.
         unsafe { limit.write_unaligned(left) };
     }
     outcome

@@ -1,8 +1,9 @@
-//! nftw, ftw and glob below /dev/mqueue ([`crate::mqueue`]). For these functions, libc lists the directory without a call that the drop-in can
+//! nftw, ftw and glob below /dev/mqueue ([`crate::mqueue`]). These functions of libc list the directory without a call that the drop-in can
 //! intercept.
 //!
-//! nftw walks the namespace's directory. It calls a function of the drop-in for each entry. This function sets the entry's name below /dev/mqueue and
-//! the status of its queue, and then calls the program's function. glob gets the drop-in's functions for directories.
+//! libc's nftw walks the namespace's directory, and calls a function of the drop-in for each entry. The drop-in's function replaces the path by the
+//! entry's name below /dev/mqueue and the status by that of the queue, and then calls the program's function. glob gets the drop-in's functions for
+//! directories.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -12,7 +13,7 @@ use umsg_shm::sys::stack::roomy;
 use crate::errno;
 use crate::mqueue::{PATH, Place, at};
 
-/// The function of a program that gets an entry.
+/// The program's function, which nftw calls for each entry.
 type Visit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Level) -> c_int;
 
 /// The place of an entry in a walk. Source: `struct FTW` in ftw.h.
@@ -22,7 +23,7 @@ pub struct Level {
     level: c_int,
 }
 
-/// A walk of this thread.
+/// The walk that this thread is performing.
 #[derive(Clone, Copy)]
 struct Walk {
     visit: Visit,
@@ -81,7 +82,7 @@ unsafe fn walk(
 }
 
 unsafe extern "C" fn named(path: *const c_char, status: *const libc::stat, kind: c_int) -> c_int {
-    // SAFETY: the arguments are libc's.
+    // SAFETY: libc has passed the arguments.
     unsafe { pass_on(path, status, kind, 0) }
 }
 
@@ -91,7 +92,7 @@ unsafe extern "C" fn named_with_level(
     kind: c_int,
     level: *const Level,
 ) -> c_int {
-    // SAFETY: the arguments are libc's.
+    // SAFETY: libc has passed the arguments.
     unsafe { pass_on(path, status, kind, (*level).level) }
 }
 
@@ -105,7 +106,7 @@ unsafe fn pass_on(
     kind: c_int,
     level: c_int,
 ) -> c_int {
-    /// For a slash, a name, and the file in the directory of a transient queue. The program's stack may be small.
+    /// Room for a slash, a name, and the file in the directory of a transient queue. The program's stack may be small.
     const ROOM: usize = 1 + 255 + 1 + 255;
     let Some(walk) = WALK.get() else {
         return 0;
@@ -127,9 +128,9 @@ unsafe fn pass_on(
     end[..len].copy_from_slice(&rest[..len]);
     let base = base as c_int;
     let mut here = Level { base, level };
-    // The program's function may walk, too.
+    // The program's function may itself walk, so this walk is removed during the call, and set again after the call.
     WALK.set(None);
-    // SAFETY: the program passed this function for such calls.
+    // SAFETY: the program has passed this function for calls with these arguments.
     let outcome =
         unsafe { (walk.visit)(path.as_ptr().cast(), &raw const shown, kind, &raw mut here) };
     WALK.set(Some(walk));

@@ -1,4 +1,4 @@
-//! write and its relatives, and other calls that change a file: none of them changes a queue. A write may set a limit ([`knobs`]).
+//! write and its relatives, and other calls that change a file. None of these calls changes a queue. A write may set a limit ([`knobs`]).
 
 use std::ffi::{c_int, c_void};
 
@@ -77,7 +77,7 @@ hooks! {
         }
     }
 
-    /// Has no effect on a queue.
+    /// Changes the length of a file. The call has no effect on a queue.
     fn [ftruncate, ftruncate64](fd: c_int, len: off_t) -> c_int {
         next => match ours::file(fd) {
             Some(held) => truncate(&held, len),
@@ -86,8 +86,7 @@ hooks! {
     }
 }
 
-/// Answers ftruncate for a queue. The kernel changes the size that fstat shows, which has no meaning for the queue, and the queue works as
-/// before.
+/// Answers ftruncate for a queue. In the kernel, the call only changes the size that fstat shows, which has no meaning for the queue.
 fn truncate(held: &Held, len: off_t) -> c_int {
     if len < 0 || !held.can_write() {
         errno::fail(libc::EINVAL)

@@ -1,7 +1,7 @@
-//! Compiles C programs, and runs these on the kernel's queues and on umsg's.
+//! Compiles C programs, and runs them on the kernel's queues and on umsg's queues.
 //!
-//! The first test that needs the drop-in has cargo build it, into the same target directory and profile. Another one
-//! is tested by naming it in UMSG_PRELOAD_LIBRARY. UMSG_TEST_CC names another compiler, with arguments: `cargo xtask musl` sets both.
+//! The first test that needs the drop-in lets cargo build it, into the same target directory and profile. UMSG_PRELOAD_LIBRARY names another drop-in
+//! to test. UMSG_TEST_CC names another compiler, with arguments: `cargo xtask musl` sets both.
 #![allow(
     dead_code,
     unused_imports,
@@ -19,14 +19,14 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Returns the time after which a program counts as stuck; it is longer than the time that the test asked for.
+/// Returns the time after which a program is taken as stuck. It is longer than the time that the test requested.
 fn patience() -> Duration {
     let asked = std::env::var("UMSG_SIGNAL_SECONDS").ok();
     let asked = asked.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
     PATIENCE + Duration::from_secs(asked)
 }
 
-/// A namespace of the test's own, removed with it.
+/// A namespace of one test, which is removed at the end of the test.
 pub struct Namespace(TestNamespace);
 
 impl Namespace {
@@ -38,7 +38,7 @@ impl Namespace {
         self.0.path()
     }
 
-    /// A program that will run on this namespace's queues.
+    /// Returns a command that will run a program on this namespace's queues.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = self.0.command(program.as_ref());
         command.env("LD_PRELOAD", library());
@@ -73,7 +73,7 @@ pub fn compile(name: &str) -> PathBuf {
     compile_with(name, name, &[])
 }
 
-/// Runs a program to its end, which must come in time.
+/// Runs a program to its end. Fails if the program does not end in time.
 pub fn finish(command: &mut Command) -> Output {
     run::finish_within(command, patience())
 }
@@ -83,7 +83,7 @@ pub fn succeed(command: &mut Command) -> String {
     run::succeed_within(command, patience())
 }
 
-/// Returns whether this kernel has queues of its own to compare with.
+/// Returns whether this kernel has its own queues, with which the drop-in can be compared.
 pub fn kernel_has_queues() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -101,7 +101,8 @@ pub fn holds_on_umsg(program: &str, case: &str) {
     succeed(namespace.command(compile(program)).arg(case));
 }
 
-/// Runs one case of a program of cases on the kernel's queues, if the system has them, and then on umsg's: the test expects the kernel's behaviour.
+/// Runs one test case of a program on the kernel's queues, if the system has them, and then on umsg's queues. The case expects the kernel's
+/// behaviour.
 pub fn holds_on_both(program: &str, case: &str) {
     if kernel_has_queues() {
         succeed(Command::new(compile(program)).arg(case));
@@ -109,7 +110,7 @@ pub fn holds_on_both(program: &str, case: &str) {
     holds_on_umsg(program, case);
 }
 
-/// A test for each case of a program, named as the case, on the kernel's queues and on umsg's.
+/// Defines a test for each case of a program. The test has the name of the case, and runs it on the kernel's queues and on umsg's queues.
 #[macro_export]
 macro_rules! cases_on_both {
     ($program:literal: $($case:ident),* $(,)?) => {
@@ -117,7 +118,7 @@ macro_rules! cases_on_both {
     };
 }
 
-/// As [`cases_on_both`], for cases that only umsg supports or that matter only for umsg.
+/// Does the same as [`cases_on_both`], for cases that only umsg supports or that matter only for umsg.
 #[macro_export]
 macro_rules! cases_on_umsg {
     ($program:literal: $($case:ident),* $(,)?) => {
