@@ -148,7 +148,7 @@ struct Work<'a> {
     in_hand: Cell<Option<(Rc<Message>, Instant)>>,
     /// The messages that are in the queue but not in the window's file.
     unsettled: RefCell<VecDeque<Unsettled>>,
-    /// The messages and bytes that the board does not count yet, and the number of messages in the stream that this consumer has not got yet.
+    /// The messages and bytes that the board does not count yet, and the number of messages in the stream that this consumer has not received.
     counts: Cell<(u64, u64, u64)>,
     /// The messages of a durable queue that no local receiver has acknowledged.
     unconsumed: Option<RefCell<Unconsumed>>,

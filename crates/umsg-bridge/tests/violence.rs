@@ -90,7 +90,7 @@ fn nothing_is_lost_or_repeated_while_everything_dies() {
 
 #[test]
 fn nothing_is_lost_or_repeated_in_a_full_work_queue_while_everything_dies() {
-    // A killed server forgets the ids of the messages that the import has acknowledged, so the stream must be a full work queue.
+    // A work queue removes acknowledged messages, so a killed server forgets their ids. The window of the import must recognise the repeats.
     let limited = |text: &str| {
         let limits = "storage = \"file\", retention = \"work-queue\", max_messages = 100";
         text.replace("storage = \"file\"", limits)

@@ -220,9 +220,8 @@ pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
     }
 }
 
-/// Exports a name of libc that is a cancellation point and takes up to five arguments (six if it never returns [`BEGIN_AGAIN`]), none of
-/// them a floating point number. The exported function calls a Rust function with the same arguments. If there is no fifth argument, it passes 0
-/// (no time-out).
+/// Exports a cancellation point of libc. The name takes up to five arguments, or six if it never returns [`BEGIN_AGAIN`], and no floating point
+/// number. The exported function calls a Rust function with the same arguments. If there is no fifth argument, it passes 0 (no time-out).
 macro_rules! cancellation_point {
     ($(#[$doc:meta])* $name:ident => $function:ident(0), $traced:ident) => {
         $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function $traced "xor r8d, r8d", "mov x4, xzr" }

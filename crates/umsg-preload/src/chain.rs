@@ -6,7 +6,7 @@
 //! search order of RTLD_NEXT.
 //!
 //! The search uses the hash table of each library (DT_GNU_HASH), as the loader does. The result is the same as that of dlsym, or unknown. The result
-//! is unknown if a library has no such table, if the function is selected at run time (IFUNC), or if no library has the name.
+//! is unknown in three cases: a library has no such table, the function is selected at run time (IFUNC), or no library has the name.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;

@@ -62,7 +62,7 @@ impl Held {
         self.0.flags() & WRITE != 0
     }
 
-    /// Makes a use of the queue from a word that is in no entry, and takes over the word's count.
+    /// Converts a word that is in no entry to a use of its queue, and takes over the word's count.
     pub(crate) fn of_word(word: Word) -> Held {
         Held(word.hold())
     }
@@ -98,7 +98,7 @@ impl Held {
         self.0.another()
     }
 
-    /// Makes a use of a queue that is in no entry, and takes over one count of the queue.
+    /// Returns a use of a queue that is in no entry, and takes over one count of the queue.
     pub(crate) fn counted(attachment: &'static Slot<Attached>, flags: c_int) -> Held {
         Held(reclaim::Held::counted(attachment, access(flags)))
     }

@@ -26,7 +26,7 @@ pub enum Kind {
     /// The directory of a queue that is removed with its last user.
     Transient,
     Label,
-    /// The file with the next identifier of System V queues.
+    /// A directory below `own`, which contains a `lock` and the file `next` with the next identifier of System V queues.
     Own,
     Lock,
     Next,

@@ -4,8 +4,8 @@
 //! check reads one array element. fcntl, ioctl, mq_open and syscall are variadic in C. On x86-64 and aarch64 Linux, variadic arguments use the
 //! registers of named ones, so a Rust function with a fixed list of arguments receives them.
 
-/// Exports functions of libc, each under all names that libc has for it. In the body of a function, the word before `=>` is the function of
-/// the same name in the next library, and a call of it is unsafe.
+/// Exports functions of libc, each under all names that libc has for it. In a function's body, the word before `=>` names the function of the same
+/// name in the next library. A call of that function is unsafe.
 macro_rules! hooks {
     ($(
         #[doc = $doc:literal]

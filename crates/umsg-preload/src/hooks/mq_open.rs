@@ -1,4 +1,4 @@
-//! mq_open and its fortified variant.
+//! The hooks of mq_open and of its variant for _FORTIFY_SOURCE.
 
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};

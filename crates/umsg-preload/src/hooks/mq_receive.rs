@@ -1,4 +1,4 @@
-//! mq_receive and mq_timedreceive.
+//! The hooks of mq_receive and mq_timedreceive.
 //!
 //! The order of the checks is the kernel's: time-out, descriptor, room in the buffer, and at last whether the call would block.
 

@@ -1,4 +1,4 @@
-//! mq_send and mq_timedsend.
+//! The hooks of mq_send and mq_timedsend.
 //!
 //! The order of the checks is the kernel's: time-out, priority, descriptor, length, and at last whether the call would block.
 

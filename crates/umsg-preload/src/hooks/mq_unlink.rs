@@ -1,4 +1,4 @@
-//! mq_unlink.
+//! The hook of mq_unlink.
 
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;

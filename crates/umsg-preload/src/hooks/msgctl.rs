@@ -1,4 +1,4 @@
-//! msgctl.
+//! The hook of msgctl.
 //!
 //! The order of the checks is the kernel's: identifier and command; for IPC_SET, the address; the queue; the permissions; and at last the address of
 //! the result.

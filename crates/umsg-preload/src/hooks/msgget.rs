@@ -1,4 +1,4 @@
-//! msgget.
+//! The hook of msgget.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! msgrcv.
+//! The hook of msgrcv.
 //!
 //! The order of the checks is the kernel's: length and flags, queue, permission, whether there is a message, its length, and at last the addresses.
 //! So if the address is bad, the message is lost.

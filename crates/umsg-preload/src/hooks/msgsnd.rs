@@ -1,4 +1,4 @@
-//! msgsnd.
+//! The hook of msgsnd.
 //!
 //! The order of the checks is the kernel's: the address of the type, length and type, queue, permission, and at last whether the call would block.
 

@@ -2,7 +2,7 @@
 //! intercept.
 //!
 //! libc's nftw walks the namespace's directory, and calls a function of the drop-in for each entry. The drop-in's function replaces the path by the
-//! entry's name below /dev/mqueue and the status by that of the queue, and then calls the program's function. glob gets the drop-in's functions for
+//! entry's name below /dev/mqueue, and the status by the queue's status. Then it calls the program's function. glob gets the drop-in's functions for
 //! directories.
 
 use std::cell::Cell;

@@ -133,8 +133,8 @@ pub(super) fn is_executable(path: *const c_char) -> bool {
 fn executable(path: *const c_char) -> Result<bool, c_int> {
     let at = libc::AT_FDCWD as usize;
     let (path, access) = (path.expose_provenance(), libc::X_OK as usize);
-    // Like exec, SYS_faccessat2 checks the effective ids. The older call checks the real ids. It is used before Linux 5.8, and in containers whose
-    // filters refuse the new call with EPERM.
+    // Like exec, SYS_faccessat2 checks the effective ids. The fallback SYS_faccessat checks the real ids. The fallback is needed before Linux 5.8,
+    // and in containers whose filters refuse the new call with EPERM.
     let effective = [at, path, access, libc::AT_EACCESS as usize, 0, 0];
     // SAFETY: the argument is a C string.
     let checked = unsafe { kernel::call(libc::SYS_faccessat2, effective) };

@@ -32,7 +32,7 @@ fn is_static_within(path: *const c_char, more: usize) -> bool {
     more > 0 && interpreter.is_some_and(|path| is_static_within(path, more - 1))
 }
 
-/// Returns the path of a script's interpreter, in the first `len` bytes of the script. Writes a zero byte behind the path.
+/// Returns the path of a script's interpreter, in the first `len` bytes of the script. Writes a zero byte after the path.
 fn interpreter(head: &mut [u8; HEAD], len: usize) -> Option<*const c_char> {
     if !head.starts_with(b"#!") {
         return None;
