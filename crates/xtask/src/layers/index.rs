@@ -1,56 +1,94 @@
 //! The tables of ARCHITECTURE.md name each source file of the crates, and no file that does not exist.
 //!
-//! A table gives the end of a path, such as `lock/mod.rs` or, beside its folder, `mod.rs`. So a name stands for each file whose path
-//! ends with the name. Files of tests, and the files in which only modules are declared (`mod.rs`, `lib.rs`, `main.rs`), may be missing
-//! in the tables.
+//! A row names a file by its path in the `src` directory of a crate, such as `lock/mod.rs`, or by a folder and a file in it, such as
+//! "in `lock/`: `mod.rs`". The crates are those that the row names, and the two that most rows are about. Other paths begin at the root of the
+//! checkout. Files of tests may be missing in the tables, and also the files that mostly declare modules: `mod.rs`, `lib.rs` and `main.rs`.
 
 use std::collections::BTreeSet;
 
+/// The crates of rows that name no crate.
+const USUAL: [&str; 2] = ["umsg-shm", "umsg"];
+
+/// The crates of a row that describes the way of a call, with a column for each layer.
+const LAYERS: [&str; 2] = ["umsg-preload", "umsg-c"];
+
+/// The number of columns of such a row.
+const COLUMNS: usize = 7;
+
 /// Returns the problems, one line each. `files` are the paths of all Rust and Python files of the checkout.
 pub fn problems(page: &str, files: &[String]) -> Vec<String> {
-    let names = names(page);
-    let is_named = |file: &String| ends(file).any(|end| names.contains(end));
-    let ends: BTreeSet<&str> = files.iter().flat_map(|file| ends(file)).collect();
+    let files: BTreeSet<&str> = files.iter().map(String::as_str).collect();
+    let mut named = BTreeSet::new();
+    let mut stale = Vec::new();
+    for line in page.lines().filter(|line| line.starts_with('|')) {
+        let row = Row::of(line);
+        for name in &row.names {
+            let found = row.paths(name).filter(|path| files.contains(path.as_str()));
+            let found: Vec<String> = found.collect();
+            if found.is_empty() {
+                stale.push(format!(
+                    "{name}: ARCHITECTURE.md names this file, but there is no such file: {line}"
+                ));
+            }
+            named.extend(found);
+        }
+    }
     let missing = files
         .iter()
-        .filter(|file| needs_a_name(file) && !is_named(file))
+        .filter(|file| needs_a_name(file) && !named.contains(**file))
         .map(|file| format!("{file}: no table of ARCHITECTURE.md names this file"));
-    let stale = names
-        .iter()
-        .filter(|name| !ends.contains(*name))
-        .map(|name| format!("{name}: ARCHITECTURE.md names this file, but there is no such file"));
     missing.chain(stale).collect()
 }
 
-/// Returns the words in backticks that are names of source files.
-fn names(page: &str) -> BTreeSet<&str> {
-    let is_name = |word: &&str| {
-        (word.ends_with(".rs") || word.ends_with(".py")) && !word.contains([' ', '*', '\n'])
-    };
-    page.lines()
-        .flat_map(|line| line.split('`').skip(1).step_by(2))
-        .filter(is_name)
-        .collect()
+/// The words in backticks of a row.
+struct Row<'a> {
+    /// Names of source files.
+    names: Vec<&'a str>,
+    /// The directories that a name may continue: those of the crates, and folders that the row names.
+    roots: Vec<String>,
+    folders: Vec<&'a str>,
 }
 
-/// Returns the path, and all its ends that begin behind a slash.
-fn ends(file: &str) -> impl Iterator<Item = &str> {
-    let slashes = file.match_indices('/').map(|(at, _)| &file[at + 1..]);
-    std::iter::once(file).chain(slashes)
+impl<'a> Row<'a> {
+    fn of(line: &'a str) -> Self {
+        let words: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        let has_no_space = |word: &&str| !word.contains(' ');
+        let is_name = |word: &&str| word.ends_with(".rs") || word.ends_with(".py");
+        let names = words.iter().copied().filter(has_no_space).filter(is_name);
+        let folders = words.iter().copied().filter(has_no_space);
+        let layers = match line.trim_matches('|').split(" | ").count() {
+            COLUMNS => &LAYERS[..],
+            _ => &[],
+        };
+        let crates = USUAL.iter().chain(layers).chain(&words);
+        let roots = crates.map(|name| format!("crates/{name}/src/"));
+        Self {
+            names: names.collect(),
+            roots: std::iter::once(String::new()).chain(roots).collect(),
+            folders: folders.filter(|word| word.ends_with('/')).collect(),
+        }
+    }
+
+    /// Returns the paths that a name may stand for.
+    fn paths(&self, name: &str) -> impl Iterator<Item = String> {
+        let folders = std::iter::once("").chain(self.folders.iter().copied());
+        folders.flat_map(move |folder| {
+            let end = format!("{folder}{name}");
+            self.roots.iter().map(move |root| format!("{root}{end}"))
+        })
+    }
 }
 
 fn needs_a_name(file: &str) -> bool {
-    let Some((_, source)) = file
+    let source = file
         .strip_prefix("crates/")
-        .and_then(|rest| rest.split_once("/src/"))
-    else {
+        .and_then(|rest| rest.split_once("/src/"));
+    let Some((_, source)) = source else {
         return false;
     };
-    let of_tests = source
+    let is_of_tests = |part: &str| matches!(part, "tests" | "tests.rs" | "testing.rs");
+    let declares_modules = |name: &str| matches!(name, "mod.rs" | "lib.rs" | "main.rs");
+    !source
         .split('/')
-        .any(|part| matches!(part, "tests" | "tests.rs" | "testing.rs"));
-    let declares_modules = ["mod.rs", "lib.rs", "main.rs"]
-        .iter()
-        .any(|name| source.rsplit('/').next() == Some(name));
-    source.ends_with(".rs") && !of_tests && !declares_modules
+        .any(|part| is_of_tests(part) || declares_modules(part))
 }

@@ -175,23 +175,25 @@ fn a_page_that_declares_a_module_twice_or_nothing_is_refused() {
 }
 
 #[test]
-fn a_file_that_no_table_names_and_a_name_without_a_file_are_problems() {
+fn a_file_that_no_row_names_and_a_name_without_a_file_are_problems() {
     let files = [
-        "crates/it/src/lib.rs",
-        "crates/it/src/room/named.rs",
-        "crates/it/src/room/forgotten.rs",
-        "crates/it/src/room/tests.rs",
-        "crates/it/tests/whole.rs",
+        "crates/umsg/src/lib.rs",
+        "crates/umsg/src/room/one.rs",
+        "crates/umsg/src/room/two.rs",
+        "crates/umsg/src/room/tests.rs",
+        "crates/umsg/tests/whole.rs",
+        "crates/other/src/two.rs",
     ]
     .map(str::to_owned);
-    let page = "| a subject | `room/named.rs` |\n| another | in `room/`: `gone.rs` |\n";
+    let complete =
+        "| a | `room/one.rs` |\n| b | in `room/`: `two.rs` |\n| c | `other`: `two.rs` |\n";
+    assert!(index::problems(complete, &files).is_empty());
+    let gone = "| a | in `room/`: `one.rs`; `two.rs` |\n| c | `other`: `three.rs` |";
     assert_eq!(
-        index::problems(page, &files),
+        index::problems(gone, &files),
         [
-            "crates/it/src/room/forgotten.rs: no table of ARCHITECTURE.md names this file",
-            "gone.rs: ARCHITECTURE.md names this file, but there is no such file"
+            "crates/other/src/two.rs: no table of ARCHITECTURE.md names this file",
+            "three.rs: ARCHITECTURE.md names this file, but there is no such file: | c | `other`: `three.rs` |"
         ]
     );
-    let page = "| a subject | in `room/`: `named.rs`; `forgotten.rs` |\n";
-    assert!(index::problems(page, &files).is_empty());
 }
