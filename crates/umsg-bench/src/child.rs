@@ -29,7 +29,7 @@ pub fn wait_for_all(children: &mut [Child]) -> Result<(), Failure> {
 fn wait_for_any(children: &[Child], end: Instant) -> Result<(), Failure> {
     let left = end.saturating_duration_since(Instant::now());
     let wait = |child: &Child| libc::pollfd {
-        // A negative descriptor is passed over.
+        // poll(2) ignores a negative descriptor.
         fd: if child.ended {
             -1
         } else {
@@ -40,7 +40,7 @@ fn wait_for_any(children: &[Child], end: Instant) -> Result<(), Failure> {
     };
     let mut waits: Vec<_> = children.iter().map(wait).collect();
     let milliseconds = left.as_millis() as i32;
-    // SAFETY: the call gets the entries with their number, and they outlive the call.
+    // SAFETY: the call gets the entries with their number, and the entries outlive the call.
     let ready = unsafe {
         libc::poll(
             waits.as_mut_ptr(),
@@ -68,8 +68,8 @@ impl Child {
         work: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let parent = std::process::id();
-        // SAFETY: the process has one thread, so the child may do everything. In tests, the process has several threads, so there the children take
-        // no lock of the standard library.
+        // SAFETY: the process has one thread, so the child may do everything. A test process has several threads, but the children of tests take no
+        // lock of the standard library.
         let id = match unsafe { libc::fork() } {
             -1 => return Err(Failure::system("fork")),
             0 => {
@@ -107,7 +107,7 @@ impl Child {
         self.id.cast_unsigned()
     }
 
-    /// Stops the process until [`resume`](Self::resume). A stopped process stays stopped.
+    /// Stops the process until [`resume`](Self::resume). Has no effect on a stopped process.
     pub fn pause(&self) {
         supervisor::kill(self.id, libc::SIGSTOP);
     }

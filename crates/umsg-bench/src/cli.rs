@@ -68,13 +68,13 @@ pub struct Cli {
     /// Measure each row of realtime on each side for this many seconds [default: 10, with --quick 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: Option<u32>,
-    /// Measure only the rows whose names contain this text, in either case: of stream, batch, pingpong, poll, everyday or realtime
+    /// Measure only the rows whose names contain this text (upper or lower case), in stream, batch, pingpong, poll, everyday or realtime
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
     /// The drop-in library to measure [default: libumsg_preload.so next to this program]
     #[arg(long, value_name = "FILE")]
     pub dropin: Option<PathBuf>,
-    /// Give the kernel's queues no more than this many messages, even if it allows more
+    /// Give the kernel's queues no more than this many messages, even if the kernel allows more
     #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
           value_parser = clap::value_parser!(u32).range(2..))]
     pub kernel_depth: u32,
@@ -111,7 +111,7 @@ pub enum Task {
 /// The files that show the figures.
 #[derive(Args, Debug, Default)]
 pub struct Pages {
-    /// Write a page with tables and plots that needs nothing else
+    /// Write a self-contained page with tables and plots
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Write a document in Markdown
@@ -128,7 +128,7 @@ impl Cli {
         self.suite.map(Suite::expand).unwrap_or_default()
     }
 
-    /// Returns whether tables are printed. They are omitted if programs read the output.
+    /// Returns whether tables are printed. The tables are omitted if the figures go to standard output.
     pub fn tables(&self) -> bool {
         self.json
             .as_ref()

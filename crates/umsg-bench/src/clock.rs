@@ -15,7 +15,7 @@ fn read(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a timespec of this function that the call may write. If there is no such clock, it stays zero.
+    // SAFETY: `time` is a timespec of this function that the call may write. If the clock does not exist, `time` stays zero.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     // Seconds and nanoseconds are non-negative for these clocks.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -26,7 +26,7 @@ pub fn cpu() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// Returns the time of [`cpu`] plus that of all children and grandchildren that have ended and been waited for.
+/// Returns the time of [`cpu`] plus the CPU time of all children and grandchildren that have ended and been waited for.
 pub fn cpu_with_children() -> u64 {
     // SAFETY: an all-zero rusage is valid, and the call fills it. RUSAGE_CHILDREN exists on every Linux.
     let children = unsafe {
@@ -47,7 +47,7 @@ pub fn thread_cpu() -> u64 {
 /// Returns the CPU time of all threads of another process so far, in nanoseconds; 0 if there is no such process.
 pub fn cpu_of(process: u32) -> u64 {
     let mut clock = 0;
-    // SAFETY: the call writes the number of a clock to a local of this function.
+    // SAFETY: the call writes the id of a clock to a local of this function.
     match unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) } {
         0 => read(clock),
         _ => 0,
@@ -64,7 +64,7 @@ pub fn overhead() -> f64 {
             for _ in 0..999 {
                 hint::black_box(now());
             }
-            // Between the two marks lies the time of 1,000 readings: 999 whole ones, half of the first and half of the last.
+            // Between the first and the last reading lies the time of 1,000 readings: 999 whole readings, half of the first and half of the last.
             best = best.min((now() - start) as f64 / 1000.0);
         }
         best

@@ -1,4 +1,4 @@
-//! Named figures in their order: the further columns of a row.
+//! Named figures in a fixed order: the additional columns of a row.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl Columns {
         self.0.push((key.into(), value));
     }
 
-    /// Returns a figure. None if it was not measured, or there is no such column.
+    /// Returns a figure, or None if the figure was not measured or the column does not exist.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.iter()
             .find(|&(name, _)| name == key)

@@ -61,7 +61,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns a sentence, if the machine was not quiet.
+    /// Returns a sentence about the load if the machine was not quiet.
     pub fn describe(&self) -> Option<String> {
         let Self { others, stolen, .. } = self;
         (others.max(*stolen) >= QUIET).then(|| {

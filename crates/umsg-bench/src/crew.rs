@@ -19,10 +19,10 @@ use crate::machine;
 use crate::shared::SharedWords;
 use crate::supervisor;
 
-/// Bytes of a thread's stack: there may be hundreds.
+/// Bytes of a thread's stack. The stack is small because a crew may have hundreds of threads.
 const STACK: usize = 128 * 1024;
 
-/// The share of the measured time for which the threads work before the measurement.
+/// The warm-up takes the measured time divided by this number.
 const WARM_UP: u32 = 4;
 
 /// The CPUs of each thread.
@@ -66,14 +66,14 @@ impl Yield {
     }
 }
 
-/// A thread's own count, on a line that no other thread writes.
+/// A thread's own count, on a cache line that no other thread writes.
 #[repr(align(128))]
 #[derive(Default)]
 struct Tally(AtomicU64);
 
 /// The state of a thread of the crew.
 pub struct Member<'a> {
-    /// The number of the thread, from 0 up.
+    /// The index of the thread, from 0 up.
     pub index: usize,
     tally: &'a Tally,
     over: &'a AtomicBool,
@@ -90,7 +90,7 @@ impl Member<'_> {
     /// Adds to the count of this thread's operations.
     #[inline]
     pub fn count(&self, more: u64) {
-        // Relaxed: only this thread writes it, and an approximate number suffices for the reader.
+        // Relaxed: only this thread writes the count, and an approximate count suffices for the reader.
         let before = self.tally.0.load(Ordering::Relaxed);
         self.tally.0.store(before + more, Ordering::Relaxed);
     }
@@ -141,7 +141,7 @@ fn measure(
                 let seated = machine::pin_to(cpus);
                 start.wait();
                 if let Err(failure) = seated.and_then(|()| work(&member)) {
-                    // The process ends at once, because other processes may wait for it for ever.
+                    // The process ends at once, because the other threads may wait for this thread for ever.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }
@@ -206,7 +206,7 @@ mod tests {
     fn a_thread_that_fails_ends_those_that_wait_for_it() {
         let failed = run(&anywhere(2, &[0]), Duration::from_millis(1), |member| {
             if member.index == 0 {
-                // No message is printed: see the test of pairs.
+                // `abort` prints no message. Printing takes the lock of standard error, which a thread that the fork did not copy may hold.
                 std::process::abort();
             }
             loop {

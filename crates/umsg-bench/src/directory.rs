@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The directory is removed with its contents when this value is dropped. A failure is reported.
+/// A directory that is removed with its contents when this value is dropped. Reports a failed removal.
 pub struct Directory(PathBuf);
 
 impl Directory {

@@ -22,7 +22,7 @@ pub enum Places {
 }
 
 impl Places {
-    /// Returns the CPUs that the first and the second may use.
+    /// Returns the CPUs that the first and the second process may use.
     fn cpus(self) -> [Vec<usize>; 2] {
         match self {
             Self::Apart(first, second) => [vec![first], vec![second]],
@@ -36,7 +36,7 @@ impl Places {
 pub struct Barrier(SharedWords);
 
 impl Barrier {
-    /// Waits until the other process waits here, too. The deadline of the pair bounds the wait.
+    /// Waits until both processes of the pair have called this function. The deadline of the pair bounds the wait.
     pub fn meet(&self) {
         self.0.increment(0);
         let mut spins = 0;
@@ -51,7 +51,7 @@ impl Barrier {
     }
 }
 
-/// Forks two processes and waits for both. Each process gets the barrier, and has to wait at it once when it is ready.
+/// Forks two processes and waits for both processes. Each process gets the barrier, and must call [`Barrier::meet`] once when the process is ready.
 ///
 /// # Errors
 /// Fails if a process fails, dies or exceeds the deadline. The other process is then killed, and no process remains.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::backends::Errno;
 
-/// A sentence that names the failure. It is only printed: no code decides by its kind.
+/// A sentence that describes the failure. Failures are only printed: no code distinguishes their kinds.
 #[derive(Debug, Clone)]
 pub struct Failure(String);
 

@@ -42,7 +42,7 @@ impl From<Vec<Row>> for Found {
 /// The times of the messages of one variant, measured at one end, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Between "threads" or "processes".
+    /// The kind of the sender and the receiver: "threads" or "processes".
     pub place: String,
     /// Microseconds from one message to the next.
     pub cadence_us: u64,
@@ -52,18 +52,19 @@ pub struct Latencies {
     pub end: String,
     /// The number of sent messages.
     pub sent: u64,
-    /// The number of messages that were due.
+    /// The number of messages that the cadence required.
     pub expected: u64,
-    /// Percentiles, and the nanoseconds within which that part of the messages arrived.
+    /// Pairs of a percentile and the nanoseconds within which this share of the messages arrived.
     pub percentiles: Vec<(f64, u64)>,
 }
 
-/// The trials in which a peer was killed at work, and how many of them left other processes stuck. The document has them under "kill_trials".
+/// The trials in which one of two processes was killed at work, and the number of trials that left another process stuck. The document has the trials
+/// under "kill_trials".
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KillTrial {
     /// The carrier of the messages: "umsg", "Boost.Interprocess" and so on, with ", sender killed" or ", receiver killed".
     pub peer: String,
-    /// The number of killed peers.
+    /// The number of killed processes.
     pub kills: u32,
     /// The number of kills after which a surviving process could not continue.
     pub stuck: u32,

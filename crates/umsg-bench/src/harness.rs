@@ -1,4 +1,4 @@
-//! The settings that every suite needs, and rounds that alternate.
+//! The settings that every suite needs, and rounds that alternate between the sides.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Plan {
     pub budget: Duration,
     /// The time for which two processes work within a round.
     pub duo_budget: Duration,
-    /// Seconds of each row of suite `realtime` on each side, if the caller states them.
+    /// Seconds for each row of the suite `realtime` on each side, if the command line sets them.
     pub seconds: Option<u32>,
     /// The rows that are measured.
     pub only: Only,
@@ -97,7 +97,7 @@ impl Plan {
         heading
     }
 
-    /// Returns the reason why the table has no column for the drop-in. None if it has one.
+    /// Returns the reason why the table has no column for the drop-in, or None if the table has the column.
     pub fn no_dropin(&self) -> Option<Failure> {
         self.dropin.as_ref().err().cloned()
     }
@@ -113,7 +113,7 @@ impl Plan {
     }
 }
 
-/// Fails under the drop-in, where the libc names lead to umsg, so that the kernel's column would be wrong.
+/// Fails if the drop-in is preloaded: the libc functions would then use umsg, and the kernel's column would be wrong.
 fn refuse_preload() -> Result<(), Failure> {
     let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
     if preload.contains("umsg") {
@@ -139,7 +139,7 @@ impl<T> Side<T> {
         }
     }
 
-    /// Returns a side without figures, with the reason.
+    /// Returns a side without figures. `failure` is the reason.
     pub fn absent(failure: Option<Failure>) -> Self {
         Self {
             rounds: Vec::new(),

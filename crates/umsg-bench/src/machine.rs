@@ -1,4 +1,4 @@
-//! The machine of the figures.
+//! The machine on which the figures are measured.
 
 use std::fs;
 use std::mem;
@@ -25,7 +25,8 @@ impl Cpus {
         Ok([self.first, second])
     }
 
-    /// Chooses the last CPU that this process may use, like the kernel's own test, and a second CPU, on another core if the machine has several.
+    /// Chooses two CPUs. The first is the last CPU that this process may use, as in the kernel's own test. The second is on another core if the
+    /// machine has several cores.
     pub fn choose() -> Result<Self, Failure> {
         let allowed = allowed()?;
         let Some(&first) = allowed.last() else {
@@ -70,8 +71,8 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
     }
 }
 
-/// Gives the calling process and its children the highest nice priority, as the published test does. Returns whether the system permits it. Some
-/// schedulers first share the CPU among sessions (autogroup). For these, the process also begins its own session, and raises the session's priority.
+/// Gives the calling process and its children the highest nice priority, as the published test does. Returns whether the system permits the priority.
+/// With autogroup, the scheduler first shares the CPU among sessions, so the process also begins its own session and raises the session's priority.
 pub fn hurry() -> bool {
     // SAFETY: neither call touches memory. If this process already leads a session, setsid fails without an effect. 0 is the calling process.
     let hurried = unsafe {
@@ -113,7 +114,7 @@ fn siblings(cpu: usize) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Returns the processor's name, as it calls itself.
+/// Returns the processor's name, as the processor reports it.
 pub fn model() -> String {
     fs::read_to_string("/proc/cpuinfo")
         .ok()

@@ -1,7 +1,7 @@
 //! `umsg-bench`: umsg and the kernel's own message queues, side by side.
 //!
 //! Every figure is taken in one run on one machine, and is a median over rounds. Rounds of umsg and of the kernel alternate, so that other load on
-//! the machine affects both alike. If a side spins, its CPU time is printed next to the result.
+//! the machine affects both sides alike. If a side spins, its CPU time is printed next to the result.
 //!
 //! The measurement runs in a child process (see [`supervisor`]), so that nothing is left in `/dev/shm` even if that child is killed or
 //! crashes.
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the example that measures the bridge. Its client of NATS is no dependency of this program.
+/// Runs the example that measures the bridge. The example is a separate program, so that this program does not depend on a NATS client.
 fn bridge(messages: u64, rounds: u32) -> Result<ExitCode, Failure> {
     let run = |arguments: &[&str]| {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));

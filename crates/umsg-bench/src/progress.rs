@@ -37,7 +37,7 @@ impl Progress {
         }
     }
 
-    /// Says that the suite of this number begins. A single suite needs no such line.
+    /// Reports that the suite with this index begins. Prints nothing in a run of one suite.
     pub fn begin(&self, number: usize) {
         self.at.set(number);
         let count = self.suites.len();
@@ -100,7 +100,7 @@ fn bar() -> ProgressBar {
     }
 }
 
-/// Returns the text about the rest: "about 4 min left; then ring and msg".
+/// Returns the text about the remaining suites: "about 4 min left; then ring and msg".
 fn left(seconds: f64, after: &[Suite]) -> String {
     let time = match seconds {
         short if short < 100.0 => format!("about {short:.0} s left"),

@@ -14,9 +14,9 @@ pub const MOST_SPREAD: f64 = 25.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// A time, a share, an amount of memory.
+    /// For a time, a share, or an amount of memory.
     Less,
-    /// A rate.
+    /// For a rate.
     More,
 }
 
@@ -200,7 +200,7 @@ impl Row {
         self.goal_if(format!("ratio >= {at_least}"), verdict)
     }
 
-    /// Sets a goal for umsg's own figure: at most this, or at least this if more is better.
+    /// Sets a goal for umsg's own figure: at most `limit`, or at least `limit` if more is better.
     pub fn goal_umsg(self, text: impl Into<String>, limit: f64) -> Self {
         let verdict = self.judge_umsg(limit);
         self.goal_if(text, verdict)
@@ -276,7 +276,7 @@ fn ratio(better: Better, umsg: f64, kernel: f64) -> f64 {
 }
 
 impl Samples {
-    /// Returns whether there is only one sample. Then the value does not depend on time, or its suite computes the interval itself.
+    /// Returns whether there is only one sample: the value does not depend on time, or the suite computes the interval itself.
     pub fn is_single(&self) -> bool {
         self.0.len() == 1
     }

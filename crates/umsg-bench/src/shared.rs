@@ -71,7 +71,7 @@ impl SharedWords {
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        // SAFETY: this unmaps the mapping that `new` made, once; no slice of it outlives this value.
+        // SAFETY: this unmaps the mapping that `new` made, once; no slice of the mapping outlives this value.
         unsafe {
             libc::munmap(
                 self.words.as_ptr().cast_mut().cast(),

@@ -1,4 +1,4 @@
-//! The suites. Each answers one question.
+//! The suites. Each suite answers one question.
 
 use clap::ValueEnum;
 

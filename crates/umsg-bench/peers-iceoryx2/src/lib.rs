@@ -1,11 +1,11 @@
-//! iceoryx2 behind the functions that `umsg-bench` loads; its module `peers/plug.rs` says what they do.
+//! Wraps iceoryx2 in the C functions that `umsg-bench` loads. The module `peers/plug.rs` of `umsg-bench` describes the functions.
 //!
-//! Messages are published by copy to one subscriber. Nothing is overwritten: a sender that finds the subscriber's buffer full gets an error,
-//! and tries again. Waiting follows the documentation of the crate: the sender notifies an event after each message, and a receiver that
-//! finds no message blocks on the event.
+//! Messages are published by copy to one subscriber. A sender never overwrites a message: if the subscriber's buffer is full, the sender gets an
+//! error, and tries again. Waiting follows the documentation of the crate: the sender notifies an event after each message, and a receiver that finds
+//! no message blocks on the event.
 //!
-//! A queue is only a name. iceoryx2 identifies a process by its node. The nodes belong to the ends, and the processes of the ends are
-//! forked before their nodes are created.
+//! A queue is only a name, and has no iceoryx2 node. iceoryx2 identifies a process by its node, so each end creates a node in its own process, after
+//! the fork.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::fmt::Display;
@@ -22,7 +22,8 @@ use iceoryx2::prelude::*;
 /// The number of bytes in a message.
 const SIZE: usize = 64;
 
-/// The most ends of a kind that exist at the same time: one in use, and those of killed processes that are not yet cleaned up.
+/// The maximum number of senders, and of receivers, that exist at the same time: one in use, and the ends of killed processes that are not yet
+/// cleaned up.
 const ENDS: usize = 8;
 
 /// The number of attempts to open a service that another process creates.
@@ -36,13 +37,13 @@ const EAGAIN: c_int = 11;
 const EIO: c_int = 5;
 const EMSGSIZE: c_int = 90;
 
-/// The place of the queue, which is in iceoryx2's configuration, and its depth.
+/// A queue: the iceoryx2 configuration, with the queue's directory and name, and the queue's depth.
 struct Queue {
     config: Config,
     depth: usize,
 }
 
-/// Either end, with the node that keeps it alive. An end that waits has a listener or a notifier.
+/// A sending or receiving end, with the node that keeps the end alive. An end that waits has a listener or a notifier.
 enum End {
     Sender {
         publisher: Publisher<ipc::Service, Payload, ()>,
@@ -68,7 +69,7 @@ impl Queue {
         Ok(Self { config, depth })
     }
 
-    /// Creates an end. If two processes create the same service at the same time, one may find it incomplete, and tries again.
+    /// Creates an end. If another process is creating the same iceoryx2 service, the service may be incomplete; the function then tries again.
     fn end(&self, sends: bool, waits: bool) -> Result<End, Failed> {
         // iceoryx2's messages about killed processes would appear among the tables.
         set_log_level(LogLevel::Fatal);
@@ -133,7 +134,7 @@ impl End {
         else {
             return Err(EIO);
         };
-        // No subscriber took it: the buffer is full.
+        // No subscriber took the message: the buffer is full.
         if publisher.send_copy(message).map_err(|_| EIO)? == 0 {
             return Err(EAGAIN);
         }
@@ -180,14 +181,14 @@ fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
 
-/// Returns the name and the version, without remarks on the use.
+/// Returns the name and the version of the library, without the description of its use.
 #[unsafe(no_mangle)]
 pub extern "C" fn umsg_bench_about() -> *const c_char {
     c"iceoryx2 0.9".as_ptr()
 }
 
 /// # Safety
-/// Both strings end with zero; the buffer has room for the stated length of a reason.
+/// `directory` and `name` end with zero. The buffer `why` has room for `why_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_make(
     directory: *const c_char,
@@ -210,7 +211,7 @@ pub unsafe extern "C" fn umsg_bench_make(
 }
 
 /// # Safety
-/// `queue` comes from `umsg_bench_make`; the buffer has room for the stated length of a reason.
+/// `queue` comes from `umsg_bench_make`. The buffer `why` has room for `why_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_end(
     queue: *mut c_void,
@@ -229,7 +230,7 @@ pub unsafe extern "C" fn umsg_bench_end(
 /// Returns a pointer to the created object, or null and the reason.
 ///
 /// # Safety
-/// The buffer has room for the stated length of a reason.
+/// The buffer `why` has room for `why_size` bytes.
 unsafe fn handed_over<T>(
     made: Result<T, impl Display>,
     why: *mut c_char,
@@ -252,7 +253,7 @@ unsafe fn handed_over<T>(
 }
 
 /// # Safety
-/// `end` comes from `umsg_bench_end`, and the message has this size.
+/// `end` comes from `umsg_bench_end`, and `message` has `size` bytes.
 unsafe fn sent(
     end: *mut c_void,
     message: *const c_void,
@@ -272,7 +273,7 @@ unsafe fn sent(
 }
 
 /// # Safety
-/// `end` comes from `umsg_bench_end`, and the buffer has this size.
+/// `end` comes from `umsg_bench_end`, and `buffer` has `size` bytes.
 unsafe fn received(
     end: *mut c_void,
     buffer: *mut c_void,
@@ -348,6 +349,6 @@ pub unsafe extern "C" fn umsg_bench_try_receive(
 /// `queue` comes from `umsg_bench_make`, and is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_drop(queue: *mut c_void) {
-    // SAFETY: the caller promises that the queue came out of a box.
+    // SAFETY: the caller promises that `queue` comes from `umsg_bench_make`, which made the pointer from a box.
     drop(unsafe { Box::from_raw(queue.cast::<Queue>()) });
 }

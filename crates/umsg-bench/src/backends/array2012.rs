@@ -1,8 +1,8 @@
-//! The sorted array that the kernel kept its POSIX queues in until 3.5 (2012), re-created.
+//! Re-creates the sorted array in which the kernel kept its POSIX queues until version 3.5 (2012).
 //!
-//! Each message is a separate allocation. An array of pointers to the messages is sorted by priority; the next one to be received is at the end. A
-//! receive takes the last message. A send moves every message of its own or a higher priority up by one place, and reads each of them. The change to
-//! a tree ended this walk and its cache misses.
+//! Each message is a separate allocation. An array of pointers to the messages is sorted by priority: the next message to be received is at the end.
+//! A receive takes the last message. A send reads every message of the same or a higher priority, and moves the pointer to each of them up by one
+//! place. The kernel's change to a tree ended this walk and its cache misses.
 //!
 //! The array runs in the process and makes no system calls, so its figures are lower bounds. The kernel of 2012 also needed time for the entry, for
 //! the descriptor look-up, and for the copies to and from user space.
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::{Errno, MessageQueue, Spec};
 use crate::failure::Failure;
 
-/// Bytes that a message can hold here; the measurements send 16.
+/// The maximum length of a message, in bytes. The measurements send messages of 16 bytes.
 const CAPACITY: usize = 16;
 
 /// The header of a message: 48 bytes, as many as the kernel's `struct msg_msg` has before the data.
@@ -34,7 +34,7 @@ struct Sorted {
     depth: usize,
 }
 
-/// A queue in the manner of 2012.
+/// A queue that stores its messages as the kernel did until 2012.
 pub struct ArrayQueue(Mutex<Sorted>);
 
 impl Sorted {
@@ -104,12 +104,12 @@ impl MessageQueue for ArrayQueue {
         Ok(message.length)
     }
 
-    /// Does the same as the call that does not wait: in the suites that use this queue, no thread waits.
+    /// Sends without waiting: in the suites that use this queue, no thread waits.
     fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
         self.try_send(message, priority)
     }
 
-    /// Does the same as the call that does not wait: in the suites that use this queue, no thread waits.
+    /// Receives without waiting: in the suites that use this queue, no thread waits.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         self.try_receive(buffer)
     }

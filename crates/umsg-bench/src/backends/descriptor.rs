@@ -1,4 +1,4 @@
-//! A queue behind the C names: the kernel's own, or the drop-in's.
+//! A queue that is used through the C functions of `<mqueue.h>`, either those of libc (the kernel's queues) or those of the drop-in.
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::mem;
@@ -22,8 +22,8 @@ pub struct Names {
     pub receive: Receive,
 }
 
-/// A queue with two descriptors: calls on one of them wait, calls on the other one do not. In the C interface, waiting is a property of the open
-/// file.
+/// A queue with two descriptors: calls on `waiting` wait, and calls on `nonblocking` return at once. In the C interface, waiting is a property of the
+/// open file.
 pub struct DescriptorQueue {
     names: Names,
     waiting: c_int,
@@ -31,11 +31,11 @@ pub struct DescriptorQueue {
 }
 
 impl DescriptorQueue {
-    /// Makes a queue, and unlinks it at once: it lives on without a name.
+    /// Makes a queue, and unlinks its name at once. The queue exists until both descriptors are closed.
     pub fn make(names: Names, spec: &Spec) -> Result<Self, Errno> {
         // A fresh name contains no zero byte.
         let name = CString::new(fresh_name()).map_err(|_| Errno(libc::EINVAL))?;
-        // SAFETY: all-zero is a valid mq_attr; every field that counts is set below.
+        // SAFETY: all-zero is a valid mq_attr. The fields that mq_open reads are set below.
         let mut attributes: libc::mq_attr = unsafe { mem::zeroed() };
         attributes.mq_maxmsg = spec.depth.into();
         attributes.mq_msgsize = spec.message_size.into();
@@ -124,8 +124,7 @@ impl Drop for DescriptorQueue {
     }
 }
 
-/// Implements [`super::MessageQueue`] for a type that wraps a [`DescriptorQueue`] and says how to
-/// make one.
+/// Implements [`super::MessageQueue`] for a type that wraps a [`DescriptorQueue`]. `$make` is the function that makes the inner queue.
 macro_rules! message_queue {
     ($queue:ty, $make:expr) => {
         impl $crate::backends::MessageQueue for $queue {

@@ -1,7 +1,7 @@
 //! umsg as an existing program uses it: through the libc names of the drop-in library.
 //!
-//! The library is loaded after libc instead of before it, so that one process can compare both. Its functions are called through pointers,
-//! at the same cost as a call through the linkage table.
+//! The library is loaded after libc instead of before it, so that one process can compare the kernel's queues with umsg's. The functions of the
+//! library are called through pointers, at the same cost as a call through the linkage table.
 
 use std::ffi::c_void;
 use std::mem;
@@ -13,7 +13,7 @@ use super::library::Library;
 use super::typed::identifier::{self, Names as TypedNames};
 use crate::failure::Failure;
 
-/// A queue of umsg behind the C names.
+/// A queue of umsg, used through the C functions of the drop-in.
 pub struct DropinQueue(DescriptorQueue);
 
 descriptor::message_queue!(DropinQueue, |spec| {
@@ -78,7 +78,8 @@ fn names(library: &Library) -> Result<Names, Failure> {
 }
 
 fn typed_names_of(library: &Library) -> Result<TypedNames, Failure> {
-    // SAFETY: as above, with <sys/msg.h>.
+    // SAFETY: each symbol is the function of that name in <sys/msg.h>, with the type that this block gives to the function; function pointers and
+    // data pointers have one representation on Linux.
     unsafe {
         Ok(TypedNames {
             get: mem::transmute::<*mut c_void, identifier::Get>(library.symbol(c"msgget")?),

@@ -40,7 +40,7 @@ impl Library {
         if address.is_null() {
             return Err(self.error());
         }
-        // If the library lacks a name, the search continues in its dependencies, and finds libc's.
+        // If the library lacks a name, dlsym continues in the dependencies of the library, and finds the function of libc.
         if object_of(address) == object_of(libc::strlen as *mut c_void) {
             let (path, name) = (self.path.display(), name.to_string_lossy());
             return Err(Failure::new(format!("{path} has no {name}")));
@@ -62,7 +62,7 @@ impl Library {
     }
 }
 
-/// Returns the start address of the library or program that contains this function; null if none contains it.
+/// Returns the start address of the library or program that contains this function, or null.
 fn object_of(function: *mut c_void) -> *mut c_void {
     // SAFETY: all-zero is a valid Dl_info, which the call fills if it knows the address.
     unsafe {

@@ -1,5 +1,5 @@
-//! The sides of the comparison, behind one trait. Every measurement is generic over the trait. So it is compiled for each side, and a timed loop
-//! has no indirect call of the benchmark.
+//! One trait for all sides of the comparison, such as umsg and the kernel. Every measurement is generic over the trait and compiled for each side, so
+//! a timed loop has no indirect call of the benchmark.
 
 pub mod array2012;
 mod descriptor;
@@ -43,7 +43,7 @@ impl fmt::Display for Errno {
     }
 }
 
-/// The way in which a call waits. Only umsg has the choice; the kernel puts the caller to sleep.
+/// The way in which a call waits. Only umsg offers a choice: the kernel always puts the caller to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     Adaptive,

@@ -1,4 +1,4 @@
-//! The machine of the figures, for the document.
+//! Describes the machine on which the figures were measured, for the document.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::clock;
 use crate::harness::Plan;
 use crate::machine;
 
-/// A machine, and its permissions.
+/// A machine, and the permissions that the measurement had on the machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,
@@ -65,7 +65,7 @@ impl Machine {
     }
 }
 
-/// Returns the number of CPUs that are online. The measurement itself is bound to one CPU, so it can't ask for its own CPUs.
+/// Returns the number of CPUs that are online. The measurement is bound to one CPU, so the list of its permitted CPUs would be too short.
 fn online() -> usize {
     // SAFETY: sysconf has no conditions.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };

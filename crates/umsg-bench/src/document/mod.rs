@@ -63,14 +63,14 @@ pub struct Program {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
     pub suite: String,
-    /// The duration in seconds, and the other load on the machine.
+    /// The duration in seconds, and the load by other processes and other virtual machines.
     #[serde(flatten)]
     pub load: Load,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
-/// The number of rows with a goal that reached it.
+/// The number of rows with each verdict on the goal: met, missed or open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub met: usize,
@@ -140,7 +140,7 @@ impl Document {
         tally
     }
 
-    /// Returns the machine and the method in a few words.
+    /// Returns the version and the commit of the program.
     pub fn program(&self) -> String {
         let Program { version, commit } = &self.program;
         match commit {
@@ -149,7 +149,7 @@ impl Document {
         }
     }
 
-    /// Returns the document as text, a row a line.
+    /// Returns the document as JSON, with one line for each row.
     pub fn text(&self) -> Result<String, Failure> {
         let mut lines = Lines::default();
         lines.field("format", &FORMAT)?;
@@ -187,7 +187,7 @@ impl Document {
             }
             None => return Err(failed(&"no `format`; was it written by umsg-bench --json?")),
         }
-        // This parses the text again, because a `Value` does not keep the order of columns.
+        // The text is parsed again, because a `Value` does not keep the order of columns.
         serde_json::from_str(&text).map_err(|error| failed(&error))
     }
 }

@@ -6,7 +6,7 @@ use crate::document::Document;
 use crate::row::Row;
 use crate::table::number;
 
-/// A row at the top.
+/// A row whose ratio is shown at the top of the page.
 pub struct Headline {
     pub suite: &'static str,
     pub row: &'static str,

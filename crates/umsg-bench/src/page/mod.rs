@@ -1,4 +1,4 @@
-//! One page with everything that a run found: no script, and nothing that has to be fetched.
+//! One page with all results of a run. The page has no script, and a browser has to fetch nothing else.
 
 mod headline;
 pub mod machine;
@@ -73,7 +73,7 @@ fn head(document: &Document, day: &str) -> Markup {
     }
 }
 
-/// Returns the text that a reader needs before a figure.
+/// Returns the warning that a reader needs before the figures.
 fn warning(document: &Document) -> Option<String> {
     let all = document.rows.len();
     let doubtful = document.rows.iter().filter(|row| !row.resolved).count();

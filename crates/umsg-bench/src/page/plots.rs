@@ -39,10 +39,10 @@ pub fn section(document: &Document) -> Markup {
     }
 }
 
-/// The parameters of a row, as numbers, and its figure.
+/// Pairs of a row's parameter, as a number, and the row's figure.
 type Points = Vec<(f64, Option<f64>)>;
 
-/// Returns a figure of rows that differ in one number.
+/// Returns one figure of each of the rows that differ only in one number.
 fn figures(
     document: &Document,
     suite: &str,
@@ -54,7 +54,7 @@ fn figures(
     values.iter().map(of).collect()
 }
 
-/// Returns the points of both sides.
+/// Returns the points of umsg and of the kernel.
 fn both(
     document: &Document,
     suite: &str,

@@ -55,7 +55,7 @@ impl Peer for Socket {
     }
 }
 
-/// A counter to sleep on, like the wake-up of a queue in shared memory.
+/// A counter on which a reader sleeps, like the wake-ups of a queue in shared memory.
 pub struct Eventfd;
 
 /// The length of a read or write of a counter, in bytes.
@@ -111,7 +111,7 @@ impl<const N: usize> Ends<N> {
     }
 }
 
-/// Sets how a descriptor waits. Both ends of a link wait in the same way, so it does not matter whether they share the open file.
+/// Sets how a descriptor waits. Both ends of a link wait in the same way, so the ends may share the open file.
 fn set(descriptor: &OwnedFd, way: Way) -> Result<RawFd, Failure> {
     let flags = match way {
         Way::Polling => libc::O_NONBLOCK,
@@ -137,7 +137,7 @@ impl<const N: usize> Link for Ends<N> {
     }
 }
 
-/// The end for writing. It does not outlive the link, because the process ends before the link does.
+/// The end for writing. The writer does not outlive the link, because its process ends before the link does.
 pub struct Writer<const N: usize>(RawFd);
 
 impl<const N: usize> Sender for Writer<N> {
@@ -148,7 +148,7 @@ impl<const N: usize> Sender for Writer<N> {
 
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Result<(), Errno> {
-        // An eventfd adds the number that it is given.
+        // A write to an eventfd adds the written number to the counter.
         let one = 1_u64.to_ne_bytes();
         let bytes = if N == WORD { &one[..] } else { message };
         // SAFETY: pointer and length are those of one slice, which is only read.
@@ -161,7 +161,7 @@ impl<const N: usize> Sender for Writer<N> {
     }
 }
 
-/// The end for reading. It does not outlive the link either.
+/// The end for reading. The reader does not outlive the link, because its process ends before the link does.
 pub struct Reader<const N: usize>(RawFd);
 
 impl<const N: usize> Receiver for Reader<N> {

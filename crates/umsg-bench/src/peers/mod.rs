@@ -1,13 +1,14 @@
-//! The alternatives for sending messages: libraries, other facilities of the kernel, and servers. Each is used as its own documentation
-//! recommends, and describes that use.
+//! The alternatives for sending messages: libraries, other facilities of the kernel, and servers. Each alternative is used as its own documentation
+//! recommends; its function `about` describes the use.
 //!
 //! ```text
 //!   Peer ──make──▶ Link ──sender()──▶ Sender     in the process that sends
 //!  (there or not)       ──receiver()─▶ Receiver  in the one that receives
 //! ```
 //!
-//! The parent makes a link before it forks the processes, and each process makes its own end of the link. Processes can't share a connection to a
-//! server, or what a library remembers about its process. As with [`crate::backends`], every measurement is compiled for each peer.
+//! The parent makes a link before it forks the processes, and each process makes its own end of the link. The reason: processes can't share a
+//! connection to a server, or the state that a library keeps for its process. As with [`crate::backends`], every measurement is compiled for each
+//! peer.
 //!
 //! | module | peers |
 //! |---|---|
@@ -31,7 +32,7 @@ mod server;
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// Bytes of every message here.
+/// The length of every message that the peers send, in bytes.
 pub const SIZE: usize = 64;
 
 /// The way in which an end waits.
@@ -41,10 +42,10 @@ pub enum Way {
     Polling,
     /// The end waits as its library does by default.
     Waiting,
-    /// The end waits as with `Waiting`, with several messages under way at once. This is for peers whose messages would each cost a reply of a
-    /// server, or a system call that programs save by buffering.
+    /// The end waits as with `Waiting`, but several messages may be in transit at once. This mode is for peers in which each single message would
+    /// cost a reply of a server, or a system call that programs save by buffering.
     Piped,
-    /// The end sleeps, if the peer has a choice.
+    /// The end sleeps at once instead of spinning, if the peer offers the choice.
     Asleep,
 }
 
@@ -58,7 +59,7 @@ impl Way {
     }
 }
 
-/// The capabilities of the peer. Operations that it lacks are not measured.
+/// The capabilities of the peer. Operations that the peer lacks are not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// True if the peer has calls that do not wait, and repeating them makes sense.
@@ -78,7 +79,7 @@ impl Abilities {
     };
 }
 
-/// A process that carries messages.
+/// An alternative that carries messages: a library, a facility of the kernel, or a server.
 pub trait Peer {
     type Link: Link;
 
@@ -87,11 +88,11 @@ pub trait Peer {
     /// Returns the heading of the peer's column.
     fn name(&self) -> &'static str;
 
-    /// Returns the peer's version, and the way in which it is used here.
+    /// Returns the peer's version, and the way in which the benchmark uses the peer.
     fn about(&self) -> String;
 
-    /// Makes a queue, a channel or a connection, for one sender and one receiver at a time. Only forked children have access to it, or processes
-    /// that know its name.
+    /// Makes a queue, a channel or a connection, for one sender and one receiver at a time. Only forked children, and processes that know the name,
+    /// have access.
     fn make(&self, spec: &Spec) -> Result<Self::Link, Failure>;
 
     /// Returns the CPU time that the peer's server has taken so far, in nanoseconds; 0 without a server.
@@ -100,7 +101,7 @@ pub trait Peer {
     }
 }
 
-/// One direction of a link.
+/// A queue, channel or connection, which carries messages in one direction.
 pub trait Link: Sync {
     type Sender<'a>: Sender
     where
@@ -112,7 +113,7 @@ pub trait Link: Sync {
     /// Makes the sending end. The sending process calls this once.
     fn sender(&self, way: Way) -> Result<Self::Sender<'_>, Failure>;
 
-    /// Makes the receiving end. The sending process makes its end later, and finds the receiving end.
+    /// Makes the receiving end. The sending process makes its end only after the receiving end exists.
     fn receiver(&self, way: Way) -> Result<Self::Receiver<'_>, Failure>;
 }
 

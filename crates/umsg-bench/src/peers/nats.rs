@@ -1,7 +1,7 @@
 //! NATS: subjects on a separate server, over the loopback interface, with the client library of NATS for Rust.
 //!
-//! NATS does not hold a sender back: the server disconnects a slow receiver. So a stream has a window, as in programs that must not lose
-//! messages: the receiver reports its position on its own subject.
+//! NATS has no back-pressure: the server disconnects a slow receiver. So a stream has a window, as in programs that must not lose messages: the
+//! receiver reports its position on a second subject.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -102,7 +102,7 @@ impl Peer for Nats {
     }
 }
 
-/// A subject for messages, and one on which the receiver reports its position.
+/// A subject for messages, and a second subject on which the receiver reports its position.
 pub struct Channel {
     address: String,
     name: String,
@@ -218,7 +218,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The end of a subscription is a task, too.
+        // The drop of a subscription starts a task, which needs the runtime.
         let _context = self.runtime.enter();
         self.messages = None;
     }
@@ -259,7 +259,7 @@ impl Sender for Publishing {
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
-        // A flush of the library alone may leave a part to a task that runs only during later calls.
+        // A flush of the library alone may leave some data to a task that runs only during later calls.
         self.connection.settle().map_err(|_| Errno(libc::EPIPE))
     }
 }

@@ -1,8 +1,8 @@
 //! Peers that are compiled separately and loaded as libraries. So the build of this program needs neither the peers nor their compilers.
 //!
-//! Each is a shared library with these functions (`boost.cpp`, and the crate `peers-iceoryx2` beside this one). They return 0 or an error number; a
-//! receive returns the length or a negative error number. If a function that makes a queue or an end fails, it writes the reason as text to `why`.
-//! This adds one call through a pointer to each message, about a nanosecond.
+//! Each peer is a shared library with the following functions; the sources are `boost.cpp`, and the crate `peers-iceoryx2` beside this crate. The
+//! functions return 0 or an error number; a receive returns the length or a negative error number. If a function that makes a queue or an end fails,
+//! it writes the reason as text to `why`. The call through a pointer adds about a nanosecond to each message.
 //!
 //! ```c
 //! const char *umsg_bench_about(void);
@@ -42,7 +42,7 @@ type Send = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 type Receive = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_long;
 type Drops = unsafe extern "C" fn(*mut c_void);
 
-/// The functions of the library, as the module lists them.
+/// The functions of the library, in the order of the list at the top of this file.
 #[derive(Clone, Copy)]
 struct Functions {
     make: Make,
@@ -63,7 +63,7 @@ pub struct Plug<'a> {
 }
 
 impl<'a> Plug<'a> {
-    /// Loads the library. `how` describes how it was built and is used.
+    /// Loads the library. `how` describes how the library was built and is used.
     pub fn load(
         name: &'static str,
         how: &str,
@@ -204,7 +204,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: the same library made the queue, and this is the only drop. The ends of the queue ended with the processes that had them.
         unsafe { (self.functions.drop)(self.queue) };
-        // Killed processes have left their resources.
+        // Removes the shared memory that killed processes left.
         scratch::sweep(&self.name);
     }
 }

@@ -1,4 +1,4 @@
-//! umsg and the kernel's POSIX queue, in the form of the other peers.
+//! umsg's and the kernel's POSIX queue, as implementations of the trait `Peer`.
 
 use std::marker::PhantomData;
 
@@ -58,7 +58,7 @@ impl<Q: MessageQueue + Sync> Peer for Queues<Q> {
     }
 }
 
-/// A queue of a peer, in the process that forked.
+/// A queue, made by the process that later forks the sender and the receiver.
 pub struct Queue<Q>(Q);
 
 impl<Q: MessageQueue + Sync> Link for Queue<Q> {

@@ -85,7 +85,7 @@ impl Peer for Redis {
     }
 }
 
-/// A list, which begins with its first element and ends with its last.
+/// A list of Redis. The server creates the list with its first element, and removes the list with its last element.
 pub struct List {
     socket: PathBuf,
     key: String,
@@ -124,7 +124,7 @@ impl Link for List {
 fn open(socket: &Path) -> Result<Connection, Failure> {
     let client = Client::open(format!("unix://{}", socket.display())).map_err(failure)?;
     let connection = client.get_connection().map_err(failure)?;
-    // A blocked pop waits until a message comes.
+    // No time-out for reads: a blocking pop waits until a message comes.
     connection.set_read_timeout(None).map_err(failure)?;
     Ok(connection)
 }
@@ -189,7 +189,7 @@ pub struct Popper {
 impl Popper {
     /// Waits for messages.
     fn pop(&mut self) -> Result<(), RedisError> {
-        // The answer names the list, too.
+        // The server's answer also has the name of the list, which is ignored.
         if self.is_single {
             let (_, message): (String, Vec<u8>) = self.take.query(&mut self.connection)?;
             self.received.push(message);

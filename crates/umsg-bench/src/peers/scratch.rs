@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::directory::Directory;
 use crate::failure::Failure;
 
-/// The directory of the names of shared memory.
+/// The directory in which shared memory objects have their names.
 const SHARED: &str = "/dev/shm";
 
 /// A directory for one run.

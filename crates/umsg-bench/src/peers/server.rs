@@ -1,4 +1,4 @@
-//! Message servers. They are started for the measurement, write into its directory, and end with it.
+//! Message servers that the measurement starts. Each server writes into the measurement's directory, and ends with the measurement.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// Returns the name that the server gives itself.
+    /// Returns the version that the server reports.
     pub fn version(&self) -> &str {
         &self.version
     }

@@ -20,7 +20,7 @@ pub struct Bar {
     pub of: u32,
 }
 
-/// Units a bar, its name included.
+/// The height of a bar with its name, in units of the plot.
 const STEP: f64 = 34.0;
 /// Room for the count, right of the bar.
 const COUNT: f64 = 60.0;

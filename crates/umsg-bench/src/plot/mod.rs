@@ -1,7 +1,7 @@
 //! Plots as SVG within a page. Text and lines take their colours from the page, also in the dark theme.
 //!
 //! A plot is 360 units wide, about what a phone shows, and grows with the page. A series is identified by its colour and by the form of its marks,
-//! and a variant of it by dashes. The colours are blue and orange, which all readers can distinguish.
+//! and a variant of a series by dashes. The colours are blue and orange, which all readers can distinguish.
 
 mod bars;
 mod lines;
@@ -39,13 +39,13 @@ pub enum Who {
 pub struct Series {
     pub name: String,
     pub who: Who,
-    /// The style of its line: solid, dashed, dotted.
+    /// The style of the line: solid, dashed, dotted.
     pub style: usize,
     pub points: Vec<(f64, f64)>,
 }
 
 impl Series {
-    /// Returns the points that exist and can be drawn on a logarithmic axis.
+    /// Makes a series of the points that exist and can be drawn on a logarithmic axis.
     pub fn new(
         name: impl Into<String>,
         who: Who,
@@ -73,7 +73,7 @@ impl Who {
         }
     }
 
-    /// Returns a mark of radius `r`, with the text that a pointer shows.
+    /// Returns a mark of radius `r`, with the text that the browser shows under the mouse pointer.
     fn mark(self, (x, y): (f64, f64), r: f64, says: Option<&str>) -> Markup {
         let says = html! { @if let Some(says) = says { title { (says) } } };
         let path = |points: &[(f64, f64)]| {
@@ -99,7 +99,7 @@ impl Who {
     }
 }
 
-/// Returns a drawing with its heading, its legend, and a description for readers who can't see it.
+/// Returns a drawing with its heading, its legend, and a description for readers who can't see the drawing.
 fn figure(
     [id, title, about]: [&str; 3],
     legend: Option<Markup>,

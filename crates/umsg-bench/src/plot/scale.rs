@@ -10,9 +10,9 @@ pub struct Axis {
 /// The conversion of values to places.
 #[derive(Clone)]
 pub enum Scale {
-    /// Equal factors are equal lengths.
+    /// A logarithmic axis: equal factors have equal lengths.
     Log,
-    /// Logarithmic, with labels at these values.
+    /// A logarithmic axis with labels at these values.
     LogAt(Vec<f64>),
     /// For percentiles: the distance from 90 to 99 equals the distance from 99 to 99.9.
     Tail,

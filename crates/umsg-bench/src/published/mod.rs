@@ -98,7 +98,7 @@ impl Line {
         }
     }
 
-    /// Returns the figures of two columns, for a row without figures of its own. The row's goal does not apply to them.
+    /// Returns a line with the figures of two columns, for a row without figures of its own. The row's goal does not apply to the line.
     fn of_columns(
         table: &Table,
         row: &Row,

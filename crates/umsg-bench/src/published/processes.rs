@@ -1,6 +1,6 @@
 //! The tables of two processes and messages of 64 bytes: umsg, the kernel, and the measured peers.
 //!
-//! A line here names a row of the suite "peers". Each peer is a further column of that row.
+//! Each line of the tables names a row of the suite "peers". Each peer is a further column of that row.
 
 use super::{Line, Table};
 use crate::document::Document;

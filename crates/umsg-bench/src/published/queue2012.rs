@@ -1,4 +1,4 @@
-//! The POSIX queue from a sorted array to a tree.
+//! The published table of 2012: the kernel's POSIX queue changes from a sorted array to a tree.
 
 use super::{Entry, Table};
 use crate::document::Document;
@@ -6,11 +6,12 @@ use crate::document::Document;
 /// Messages in the queue.
 const DEPTH: f64 = 65_528.0;
 
-/// Two figures for the array, and two for the tree. The first of two is for sending or filling, the second for receiving or draining.
+/// Two figures for the array, and two figures for the tree. Of two figures, the first is for sending or filling, the second for receiving or
+/// draining.
 type Pair = [[f64; 2]; 2];
 
-/// The published figures, in the order of the test: the order of priorities; the nanoseconds of a send and of a receive; and the seconds to fill
-/// and to drain. Each pair is given for the array and then for the tree.
+/// The published figures, in the order of the test. Each entry has the order of priorities, then the nanoseconds of a send and of a receive, and then
+/// the seconds to fill and to drain. The figures of the array come before those of the tree.
 const ORDERS: [(&str, Pair, Pair); 4] = [
     (
         "constant",
@@ -35,7 +36,7 @@ const ORDERS: [(&str, Pair, Pair); 4] = [
 ];
 const EMPTY: Pair = [[305.0, 288.0], [349.0, 318.0]];
 
-/// Percent that a kernel compile on the other cores took longer.
+/// The percentage by which a kernel compile on the other cores took longer, beside the array and beside the tree.
 const NEIGHBOUR: [f64; 2] = [8.0, 0.5];
 
 const ENDS: [&str; 2] = ["send", "receive"];

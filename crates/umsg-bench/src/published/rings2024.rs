@@ -61,7 +61,7 @@ fn latencies(
     (end, half, most): (&str, [f64; 2], [f64; 2]),
 ) {
     let name = format!("{place}, 10 us, {mode}: {end}");
-    // The published test had a receiver that sleeps, in threads.
+    // The published test used threads, and a receiver that sleeps.
     let published = |figures: [f64; 2]| match (place, mode) {
         ("threads", "asleep") => figures.map(Some).into(),
         _ => vec![None, None],
@@ -94,7 +94,7 @@ fn latencies(
             rates,
             published(SENT),
         );
-        // More is better here.
+        // For the share of sent messages, more is better.
         line.ratio = line.ratio.map(|ratio| 1.0 / ratio);
         line.unit = "share".to_owned();
         table.lines.push(line);

@@ -1,8 +1,8 @@
-//! One process sends batches, another receives batches, as fast as they can; the kernel has only single messages.
+//! One process sends batches, and another process receives batches, as fast as they can. The kernel's queues have only single messages.
 //!
-//! As in [`super::stream`], each message carries its number, here at its start and at its end, and the receiver checks the numbers. After a warm-up,
-//! the receiver measures the rate, and both processes measure their CPU time. The receiver asks for as many messages as the sender sends at once, and
-//! takes those that are there.
+//! As in [`super::stream`], each message carries its number, in this suite at its start and at its end, and the receiver checks the numbers. After a
+//! warm-up, the receiver measures the rate, and both processes measure their CPU time. A receive asks for as many messages as one send carries, and
+//! takes the messages that are in the queue.
 
 use std::hint;
 
@@ -187,7 +187,7 @@ fn receiver(
     let mut letter = Letter::new(SIZE);
     barrier.meet();
     let mut number = 0;
-    // Becomes the time of the first message after the warm-up.
+    // The time of the first message after the warm-up.
     let mut start = None;
     loop {
         if number >= WARM_UP && start.is_none() {

@@ -231,7 +231,7 @@ pub fn send_and_receive(identifier: c_int) -> Result<(), Failure> {
     // SAFETY: the structure is the msgbuf that the call expects, and its text has the stated number of bytes.
     let sent = unsafe { libc::msgsnd(identifier, (&raw const message).cast(), SIZE, 0) };
     checked("msgsnd", sent)?;
-    // SAFETY: as above; the call writes to it.
+    // SAFETY: the structure is the msgbuf that the call writes, and its text has the stated number of bytes.
     let received = unsafe { libc::msgrcv(identifier, (&raw mut message).cast(), SIZE, 0, 0) };
     match received {
         -1 => Err(Failure::system("msgrcv")),

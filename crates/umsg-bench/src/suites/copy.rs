@@ -1,9 +1,9 @@
 //! Messages of a megabyte between two processes: copied in and out, or written and read in place.
 //!
 //! Every way does the same work: the sender writes each byte of a message, and the receiver reads each byte. The suite also measures the least cost
-//! of this work, as "bare". There, without a queue, two processes write and read buffers in shared memory, and notify each other by a flag. When
-//! messages are written and read in place, a queue should add no visible cost. The kernel's queues take no message of a megabyte, so there the
-//! message is sent in parts of the largest size allowed.
+//! of this work, as "bare". In "bare", two processes without a queue write and read buffers in shared memory, and notify each other by a flag. When
+//! messages are written and read in place, a queue should add no visible cost. The kernel's queues take no message of a megabyte, so the kernel's
+//! side sends the message in parts of the largest permitted size.
 
 use std::hint;
 
@@ -35,7 +35,7 @@ const PART: usize = 8192;
 /// The largest ratio of the in-place time to the time with bare buffers. It is above 1, because two equal runs differ by this much.
 const GOAL: f64 = 1.05;
 
-/// Messages before anything is measured.
+/// The number of messages before the measurement.
 const WARM_UP: u64 = 2 * DEPTH as u64;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
@@ -157,7 +157,7 @@ impl Way for Bare {
     fn send(&self, number: u64) -> Result<(), Failure> {
         let (buffer, turn) = (number as usize % DEPTH, number / DEPTH as u64 * 2);
         self.wait_for(buffer, turn);
-        // SAFETY: the flag gives the buffer to the sender, until it is set again below.
+        // SAFETY: the flag gives the buffer to the sender, until this function sets the flag.
         let message = unsafe { self.buffers.bytes_mut(buffer * WORDS, WORDS) };
         write(message, number);
         self.flags.set(buffer * 16, turn + 1);
@@ -167,7 +167,7 @@ impl Way for Bare {
     fn receive(&self, number: u64) -> Result<(), Failure> {
         let (buffer, turn) = (number as usize % DEPTH, number / DEPTH as u64 * 2);
         self.wait_for(buffer, turn + 1);
-        // SAFETY: as in `send`, with the receiver.
+        // SAFETY: the flag gives the buffer to the receiver, until this function sets the flag.
         let message = unsafe { self.buffers.bytes_mut(buffer * WORDS, WORDS) };
         read(message, number)?;
         self.flags.set(buffer * 16, turn + 2);
@@ -175,7 +175,7 @@ impl Way for Bare {
     }
 }
 
-/// umsg, in place.
+/// A queue of umsg. Messages are written and read in place.
 struct InPlace(UmsgQueue);
 
 impl InPlace {
@@ -184,7 +184,7 @@ impl InPlace {
     }
 }
 
-/// Creates a queue whose waits spin, as those of the bare buffers do.
+/// Creates a queue whose waits spin, as the waits for the bare buffers do.
 fn queue() -> Result<UmsgQueue, Failure> {
     let queue = UmsgQueue::make(&Spec {
         depth: DEPTH as u32,
@@ -216,7 +216,7 @@ impl Way for InPlace {
     }
 }
 
-/// umsg, copied.
+/// A queue of umsg. Messages are copied in and out.
 struct Copied(UmsgQueue, std::cell::RefCell<Vec<u8>>);
 
 impl Copied {
@@ -239,7 +239,7 @@ impl Way for Copied {
     }
 }
 
-/// The kernel, in parts.
+/// A queue of the kernel. A message is sent in parts.
 struct Parts(KernelQueue, std::cell::RefCell<Vec<u8>>);
 
 impl Parts {

@@ -14,7 +14,7 @@ const SUITE: &str = "depth";
 /// The numbers of messages in the queue, at which a send and a receive are measured.
 const DEPTHS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
-/// The capacity that both sides create: room for the deepest queue.
+/// The capacity with which both sides create the queue: room for the largest of `DEPTHS`.
 const DECLARED: u32 = 1_048_576;
 
 /// The goal: the maximum ratio of the cost at the slowest depth to the cost at the fastest depth.

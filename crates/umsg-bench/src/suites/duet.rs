@@ -13,7 +13,7 @@ pub const SIZES: [usize; 3] = [64, 1024, 8192];
 /// The time for which a receiver of [`Mode::Pausing`] leaves the sender's cache lines alone, in nanoseconds.
 const PAUSE: u64 = 500;
 
-/// The meaning of the column of cache lines.
+/// The note below the table that explains the column "line".
 pub const LINE_NOTE: &str = "line: what one cache line takes from CPU to CPU, in ns, measured along with \
                              the row; it bounds what two processes can do, and on a virtual machine \
                              it changes with where the host puts the CPUs";
@@ -25,7 +25,7 @@ pub enum Mode {
     Polling,
     /// The process behaves as in `Polling`, but a receiver that finds no message pauses for about 500 ns before it checks again.
     Pausing,
-    /// The library chooses, as by default: umsg spins while that pays, then sleeps.
+    /// The library's default: umsg spins while spinning pays, then sleeps.
     Adaptive,
     /// The process sleeps at once.
     Blocking,

@@ -1,7 +1,8 @@
 //! The memory of a queue, compared with the most messages that it ever held at once.
 //!
-//! The figure is the memory that the file system has allocated for the queue's file, which is the whole queue. The kernel's column is what such a
-//! queue counts against RLIMIT_MSGQUEUE (getrlimit(2)), whatever it contains. It is computed, because the queue may exceed the limit.
+//! The figure is the memory that the file system has allocated for the queue's file, which is the whole queue. The kernel's column is the number of
+//! bytes that such a queue counts against RLIMIT_MSGQUEUE (getrlimit(2)), whatever the queue contains. The number is computed, because the queue may
+//! exceed the limit.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;

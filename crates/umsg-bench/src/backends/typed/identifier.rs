@@ -1,4 +1,4 @@
-//! A queue behind the C names and their identifiers: the kernel's own, or the drop-in's.
+//! A System V queue that is used through the C functions of `<sys/msg.h>`, either those of libc (the kernel's queues) or those of the drop-in.
 
 use std::ffi::c_int;
 use std::mem;
@@ -23,14 +23,15 @@ pub struct Names {
     pub control: Control,
 }
 
-/// The side to which the functions belong.
+/// The origin of the functions: libc (the kernel's queues) or the drop-in.
 pub trait Source: Sync {
-    /// The origin of the functions in descriptions, such as "the kernel's".
+    /// The owner of the functions in the text of failures, such as "the kernel's".
     const WHOSE: &'static str;
 
     fn names() -> Result<Names, Failure>;
 
-    /// Records a queue before its creation, if the namespace directory does not contain it.
+    /// Records a queue before its creation, unless the queue's file will be in the namespace directory of this run. The supervisor removes recorded
+    /// queues.
     fn register() -> Result<Option<Entry>, Failure>;
 }
 
@@ -70,7 +71,7 @@ impl<S: Source> TypedQueue for IdentifierQueue<S> {
             let what = format!("{} MSG_INFO", S::WHOSE);
             return Err(Failure::queue(what, Errno::last()));
         }
-        // With MSG_INFO, these fields do not have the meanings of their names. Source: msgctl(2).
+        // With MSG_INFO, `msgmap` is the number of messages and `msgtql` the number of bytes (see msgctl(2)).
         Ok(Totals {
             messages: info.msgmap as u64,
             bytes: info.msgtql as u64,

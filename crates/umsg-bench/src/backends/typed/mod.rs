@@ -1,5 +1,4 @@
-//! System V queues: the sides of their comparison, behind one trait. As with [`super::MessageQueue`], every measurement
-//! is compiled for each side.
+//! One trait for all sides of the comparison of System V queues. As with [`super::MessageQueue`], every measurement is compiled for each side.
 
 pub mod dropin;
 pub mod identifier;
@@ -13,7 +12,7 @@ pub use register::{prepare, sweep};
 use super::{Errno, Waiting};
 use crate::failure::Failure;
 
-/// The length of each message here, in bytes. The message is a number.
+/// The length of each message, in bytes: the text of a message is one `u64`.
 pub const SIZE: u64 = size_of::<u64>() as u64;
 
 /// The default limit for the bytes of all messages of a queue: the kernel's limit for an unprivileged process.
@@ -24,9 +23,9 @@ pub const DEFAULT_BYTES: u64 = 16_384;
 pub enum Want {
     /// The first message of this type.
     Exactly(i64),
-    /// The oldest message of the lowest type, if this type is not above the number.
+    /// The oldest message of the lowest type, if the lowest type is at most this number.
     Lowest(i64),
-    /// The first message of another type.
+    /// The first message whose type differs from this number.
     Except(i64),
 }
 

@@ -1,5 +1,5 @@
-//! An IPC namespace that belongs to the measurement alone. In it, the measurement can raise the kernel's limits without an effect on other
-//! processes. Its creation needs CAP_SYS_ADMIN.
+//! An IPC namespace for the measurement alone, in which the measurement can raise the kernel's limits without an effect on other processes. To create
+//! the namespace, the process needs CAP_SYS_ADMIN.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd as _;
 /// The file that sets the default capacity of queues in the present IPC namespace.
 const QUEUE_BYTES: &str = "/proc/sys/kernel/msgmnb";
 
-/// While this value lives, the calling process, which has one thread, is in the namespace, and so are the children that it forks.
+/// An entered IPC namespace. While this value exists, the calling process and its forked children are in the namespace. The process must have one
+/// thread.
 pub struct OwnNamespace {
     back: File,
 }

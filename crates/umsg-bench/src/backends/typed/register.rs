@@ -52,7 +52,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Creates a key that no queue has.
+    /// Records a key that no queue has.
     pub fn new() -> Result<Self, Failure> {
         let register = REGISTER
             .get()

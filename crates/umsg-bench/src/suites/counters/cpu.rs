@@ -1,4 +1,4 @@
-//! A line a CPU, as the kernel keeps its totals since 2022.
+//! One cache line for each CPU: the kernel has kept its totals in this way since 2022.
 
 use super::ways::{Lines, Way};
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ mod restartable {
     use super::{Lines, Way};
     use crate::failure::Failure;
 
-    /// A line is 2 to the power of this, in bytes.
+    /// The size of a line is 2 to the power of this number, in bytes.
     const LINE_SHIFT: u32 = 7;
     const _: () = assert!(super::super::ways::WORDS * 8 == 1 << LINE_SHIFT);
 
@@ -82,8 +82,8 @@ mod restartable {
     /// Adds to the word of the CPU that the thread is on.
     ///
     /// # Safety
-    /// At this offset, the threads of this process have a registered rseq area. `first` is the word of CPU 0, and the words of the other CPUs
-    /// follow at intervals of a cache line.
+    /// The threads of this process have a registered rseq area at the offset `area` from the thread pointer. `first` is the word of CPU 0, and the
+    /// words of the other CPUs follow at intervals of a cache line.
     #[inline]
     unsafe fn add(area: isize, first: *mut i64, value: i64) {
         // SAFETY: the area belongs to this thread; its fields cpu_id and rseq_cs lie 4 and 8 bytes into it. The descriptor says that the sequence
@@ -132,7 +132,7 @@ mod restartable {
         if offset.is_null() || size.is_null() {
             return Err(Failure::new("this libc registers no rseq area"));
         }
-        // SAFETY: glibc documents both as constants of these types.
+        // SAFETY: glibc documents both symbols as constants of these types.
         let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
         if size == 0 {
             return Err(Failure::new("the kernel has no rseq, or it is turned off"));
@@ -142,7 +142,7 @@ mod restartable {
     }
 }
 
-/// On other processors, this method is missing.
+/// On processors other than x86-64, this method is missing.
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere {
     use super::Way;

@@ -1,4 +1,4 @@
-//! Four ways to keep the totals of a namespace, which are the messages and bytes that its System V queues hold; with 1 to 160 threads.
+//! Four ways to keep the totals of a namespace, with 1 to 160 threads. The totals are the messages and bytes in all System V queues of the namespace.
 //!
 //! | way | kept in | an update | a reader sums |
 //! |---|---|---|---|
@@ -7,8 +7,8 @@
 //! | per CPU, atomic | a line for each CPU | asks for the CPU, then two locked additions | CPUs |
 //! | per queue | the queue's own counts (umsg) | two stores, under the queue's lock | queues |
 //!
-//! Each thread works on its own queue as if it held the queue's lock. It only updates the counts, in turn as a sender and as a receiver. Every
-//! queue, also a queue of the kernel, needs counts of its own to know when it is full, so the last way adds no cost to a queue.
+//! Each thread works on its own queue as if the thread held the queue's lock. The thread only updates the counts, in turn as a sender and as a
+//! receiver. Every queue, also a queue of the kernel, needs counts of its own to detect that it is full, so the last way adds no cost to a queue.
 //!
 //! At the end of each round, every thread leaves some messages in its queue, and the sum must count exactly these messages. Then the suite measures
 //! real queues, whose totals it reads by the call that programs use.

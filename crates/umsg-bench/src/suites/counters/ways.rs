@@ -89,7 +89,7 @@ impl Way for PerQueue {
 
     #[inline]
     fn add(&self, thread: usize, messages: i64, bytes: i64) {
-        // Relaxed: under the queue's lock, which no other process has here.
+        // Relaxed: only this thread writes the counts of its queue, as it would under the queue's lock.
         let add = |count: &AtomicU64, more: i64| {
             let sum = count.load(Ordering::Relaxed).wrapping_add(more as u64);
             count.store(sum, Ordering::Relaxed);

@@ -65,7 +65,7 @@ impl Case {
         Self { goal: None, ..self }
     }
 
-    /// Makes the unit operations a second, measured over whole seconds, instead of nanoseconds.
+    /// Sets the unit to operations a second, measured over whole seconds.
     const fn rate(self) -> Self {
         Self {
             unit: "ops/s",

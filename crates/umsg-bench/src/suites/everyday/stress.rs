@@ -95,7 +95,7 @@ fn rate(text: &str, stressor: &str) -> Option<f64> {
         let (_, metrics) = line.split_once("metrc:")?;
         let (_, metrics) = metrics.split_once(']')?;
         let fields: Vec<&str> = metrics.split_whitespace().collect();
-        // Name, operations, real time, user time, system time, operations a second.
+        // The fields are name, operations, real time, user time, system time, operations a second.
         let rate = fields.get(5)?.parse().ok()?;
         (fields[0] == stressor).then_some(rate)
     })

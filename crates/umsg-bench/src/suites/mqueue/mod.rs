@@ -1,16 +1,17 @@
-//! The table that was published in 2012 with the change of the kernel's queue from a sorted array to a
-//! tree: one thread, messages of 16 bytes, a queue of 65,528.
+//! The table that was published in 2012 with the change of the kernel's queue from a sorted array to a tree: one thread, messages of 16 bytes, a
+//! queue of 65,528 messages.
 //!
-//! The test behind that table is tools/testing/selftests/mqueue/mq_perf_tests.c in the kernel's sources. As there, a queue is filled up to one
-//! message below its depth, then one message is sent and one received, over and over, and then the queue is drained. The priorities are constant,
+//! The test behind that table is tools/testing/selftests/mqueue/mq_perf_tests.c in the kernel's sources. As in that test, a queue is filled up to one
+//! message below its depth. Then one message is sent and one received, over and over. At the end, the queue is drained. The priorities are constant,
 //! increase, decrease or vary at random.
 //!
 //! This suite differs from the kernel's test in four points:
 //!
-//! - The kernel's test uses one queue for all four orders of priorities, so that the queue is new only for the first order. Here, each order has a
-//!   new queue, and a second queue that was full before, with the orders that precede it in the kernel's test. The table has the times of both.
-//! - The kernel's test reads the clock three times for each pair of a send and a receive, which would cost more than umsg's operations themselves.
-//!   Here, a chunk of pairs is timed as a whole.
+//! - The kernel's test uses one queue for all four orders of priorities, so that the queue is new only for the first order. This suite uses two
+//!   queues for each order: a new queue, and a queue that was filled and drained in the orders that precede this order in the kernel's test. The
+//!   table has the times of both queues.
+//! - The kernel's test reads the clock three times for each pair of a send and a receive. The readings would cost more than umsg's operations
+//!   themselves, so this suite times a chunk of pairs as a whole.
 //! - The send's share of a pair comes from a separate pass that reads the clock around each operation.
 //! - The cost of filling is given as nanoseconds for each message, because the two sides may differ in depth.
 
@@ -50,7 +51,7 @@ struct Sides {
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;
-    // A round takes seconds, and the result does not need many rounds.
+    // A round of the array takes seconds, and the result does not need many rounds.
     let arrays = if plan.quick { 1 } else { plan.rounds };
     for order in Order::ALL {
         let sides = measure(plan, order, &kernel_depth, arrays)?;

@@ -32,7 +32,7 @@ impl Figures {
     }
 }
 
-/// Sends and receives while the queue holds nothing else.
+/// Measures sends and receives in a queue that is otherwise empty.
 pub fn empty<Q: MessageQueue>(depth: u32, budget: Duration) -> Result<Figures, Failure> {
     let queue = Q::make(&spec(depth))?;
     let extent = Extent::timed(budget);
@@ -48,8 +48,9 @@ pub fn empty<Q: MessageQueue>(depth: u32, budget: Duration) -> Result<Figures, F
     })
 }
 
-/// Fills a new queue up to one below its depth and drains it. Then takes another queue, which was full before with each of these orders. It fills
-/// that queue, sends and receives at that depth, and drains it. With a shallow queue, it repeats all this many times.
+/// Fills a new queue up to one message below its depth, and drains the queue. Then takes a second queue, which was filled and drained in each of the
+/// orders `before`. Fills the second queue, sends and receives at that depth, and drains the queue. If `depth` is below `SHALLOW`, the queues are
+/// filled and drained several times.
 pub fn full<Q: MessageQueue, P: Priorities>(
     depth: u32,
     budget: Duration,
@@ -83,7 +84,7 @@ pub fn full<Q: MessageQueue, P: Priorities>(
     })
 }
 
-/// Returns a queue that was filled and drained in these orders.
+/// Returns a queue that was filled and drained in each of the orders `before`.
 fn used<Q: MessageQueue>(depth: u32, before: &[Order]) -> Result<Q, Failure> {
     let queue = Q::make(&spec(depth))?;
     for &order in before {

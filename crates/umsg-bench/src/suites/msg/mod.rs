@@ -1,13 +1,13 @@
 //! System V queues: messages of 8 bytes, received by their type.
 //!
 //! - One thread sends a message and receives it.
-//! - The workload published in 2016 with the change after which the kernel wakes processes outside of the queue's lock: pairs of threads bounce a
-//!   message through one queue, and each thread receives by its own type. A further column shows umsg when it wakes inside the lock.
+//! - The workload that was published in 2016, when the kernel began to wake processes outside of the queue's lock. Pairs of threads bounce a message
+//!   through one queue, and each thread receives by its own type. A further column shows umsg with wake-ups inside the lock.
 //! - A receive by type from a queue that holds many other messages.
-//! - The workload published in 2022 with the change after which the kernel's sends and receives no longer share counters: 160 threads on 80 queues.
+//! - The workload that was published in 2022, when the kernel's sends and receives stopped sharing counters: 160 threads on 80 queues.
 //!
-//! The threads are those of one process, as in the published tests. umsg's queues lie in shared memory here, too, and make no difference between
-//! threads and processes.
+//! The threads are those of one process, as in the published tests. umsg's queues are in shared memory in this suite, too, and treat threads and
+//! processes alike.
 
 mod bounce;
 mod crowd;

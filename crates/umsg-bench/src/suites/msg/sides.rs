@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::harness::{Plan, Samples, Side};
 use crate::row::{Better, Row};
 
-/// The measurement, on any side.
+/// A measurement that can run on any side.
 pub trait Workload {
     /// The findings of one round.
     type Found;

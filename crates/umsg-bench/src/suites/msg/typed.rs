@@ -25,7 +25,7 @@ pub const MOST_BYTES: u64 = (DEPTHS[DEPTHS.len() - 1] + BURST) * SIZE;
 /// Receives between two readings of the clock, and messages in the queue on top of the depth.
 const BURST: u64 = 64;
 
-/// The goal at the greatest depth, as a ratio, where the kernel walks along all messages.
+/// The goal at the greatest depth, as a ratio. At that depth, the kernel walks along all messages.
 const GOAL: f64 = 500.0;
 
 /// The type of all other messages, if they have one type.
@@ -41,7 +41,7 @@ const LOWEST: i64 = 2;
 enum Crowd {
     /// The backlog has one type. Messages of another type behind the backlog are received by their type.
     OneType,
-    /// The messages are those of `OneType`. The messages behind the backlog are received by a wish for any type except the backlog's.
+    /// The messages are those of `OneType`. The messages behind the backlog are received as messages of any type except the backlog's.
     OneTypeExcept,
     /// All messages have different types. One of the last messages is received by its type.
     TypesNewest,
@@ -158,7 +158,7 @@ struct Crowded<'a, Q> {
     random: Random,
 }
 
-/// A receive, and the type of the message that it must find.
+/// A receive, and the type of the message that the receive must find.
 type Wish = (Want, i64);
 
 impl<Q: TypedQueue> Crowded<'_, Q> {
@@ -208,8 +208,8 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         }
     }
 
-    /// Returns the type of the first messages by their index, in an order that neither increases nor decreases. The factor is a prime that divides
-    /// no depth, so each type occurs once.
+    /// Returns the type of the message with this index in the filled queue. The types are in an order that neither increases nor decreases. The
+    /// factor is a prime that divides no depth, so each type occurs once.
     fn scattered(&self, index: u64) -> i64 {
         LOWEST + (index * 7919 % self.depth) as i64
     }
@@ -220,8 +220,7 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         newest.map(|mtype| (Want::Exactly(mtype), mtype)).collect()
     }
 
-    /// Returns random types, all different. Types in turn would be those of the oldest messages in the queue, which come first in the kernel's
-    /// list.
+    /// Returns random types, all different. Consecutive indexes would give the types of the oldest messages, which come first in the kernel's list.
     fn random_types(&mut self) -> Vec<Wish> {
         let mut wishes: Vec<Wish> = Vec::with_capacity(BURST as usize);
         while wishes.len() < BURST as usize {

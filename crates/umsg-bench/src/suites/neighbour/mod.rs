@@ -1,10 +1,10 @@
 //! Measures the slowdown of a process (the neighbour) while another process (the hammer) uses a deep queue without a pause on another core.
 //!
-//! The hammer does what it did in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour). It keeps a queue
-//! full: it receives one message and sends one, on and on. The baseline is a spinner: a process that spins on that core without touching memory. The
-//! neighbour is a compiler, or a walk through memory that lies in a cache that the cores share. The suite compares the neighbour's own CPU time for a
-//! fixed amount of work. Each run beside a hammer is paired with a run beside the spinner, and the report has the median over the pairs with its 95 %
-//! confidence interval.
+//! The hammer does what it did in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour). The hammer keeps a
+//! queue full: it receives one message and sends one, over and over. The baseline is a spinner: a process that spins on the hammer's core without
+//! touching memory. The neighbour is a compiler, or a walk through memory that lies in a cache that the cores share. The suite compares the
+//! neighbour's own CPU time for a fixed amount of work. Each run beside a hammer is paired with a run beside the spinner, and the report has the
+//! median over the pairs with its 95 % confidence interval.
 //!
 //! At full speed, umsg moves some twenty times as many messages through the caches as the kernel does. So a further column shows umsg at the
 //! kernel's rate.
@@ -47,7 +47,7 @@ const GOAL: f64 = 0.5;
 /// The number of times that the neighbour does its work in a run.
 const TIMES: u32 = 2;
 
-/// The number of pairs of operations between two checks whether to stop.
+/// The number of pairs of a send and a receive between two checks whether to stop.
 const BLOWS: u32 = 16;
 
 /// The time for which the kernel's rate is measured.
@@ -145,12 +145,12 @@ fn compare(neighbour: &Neighbour, umsg: &Interval, kernel: &Interval) -> Row {
         &samples(umsg),
         &samples(kernel),
     );
-    // A quotient of two differences is meaningless if one of them may be about zero.
+    // The quotient of two differences is meaningless if a difference may be about zero.
     row.ratio = None;
     row.goal(format!("<= {GOAL} %"), Verdict::of(umsg.within(GOAL)))
 }
 
-/// A run next to the hammer and one next to the spinner.
+/// A run of the neighbour next to the hammer, and a run next to the spinner.
 struct Paired<'a> {
     places: Places,
     neighbour: &'a Neighbour,
@@ -173,7 +173,7 @@ impl Paired<'_> {
         Ok(100.0 * (with - without) / without)
     }
 
-    /// Returns the CPU time of the neighbour's work beside this company, in nanoseconds.
+    /// Returns the CPU time of the neighbour's work while `company` runs on the other core, in nanoseconds.
     fn beside(&self, company: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
         let words = SharedWords::new(2)?;
         duo::run(
@@ -236,7 +236,7 @@ fn hammer<Q: MessageQueue>(depth: u32, pace: u64, stop: &Stop) -> Result<(), Fai
     while !stop.is_set() {
         pairs::pairs(&queue, &mut Constant, BLOWS)?;
         next += pace * u64::from(BLOWS);
-        // Spins like the baseline's process.
+        // Spins like the process of the baseline.
         while pace != 0 && clock::now() < next && !stop.is_set() {
             hint::spin_loop();
         }

@@ -23,7 +23,7 @@ pub struct Line {
 
 /// The number of functions in the source text, which takes gcc about a tenth of a second.
 const FUNCTIONS: u32 = 40;
-/// The number of cache lines. Together they have 4 MiB: more than the cache of a core, and less than the cache that the cores of a chip share.
+/// The number of cache lines. Together, the lines have 4 MiB: more than the cache of a core, and less than the cache that the cores of a chip share.
 const LINES: usize = 1 << 16;
 /// The number of steps of the walk, which takes about a tenth of a second.
 const STEPS: usize = 40 * LINES;
