@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The supervisor makes a namespace directory, and a directory for other libraries and servers. It waits for the worker until a deadline. As the
-//! subreaper of all processes, it then reaps those that remain. Then it removes the directories, the kernel's System V queues, and the files that
-//! other libraries left in shared memory. It does all this even if the worker is killed, crashes or is interrupted from the keyboard. The kernel's
-//! POSIX queues need no such care: they are unlinked as soon as they are open.
+//! subreaper of all processes, the supervisor then reaps the remaining processes. Then it removes the directories, the kernel's System V queues, and
+//! the files that other libraries left in shared memory. The supervisor cleans up even if the worker is killed, crashes or is interrupted from the
+//! keyboard. The kernel's POSIX queues need no cleanup: they are unlinked as soon as they are open.
 
 use std::io::Write as _;
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::peers::scratch::{self, Scratch};
 
-/// Runs `work` in a child with its own namespace directory in `UMSG_DIR`, and another directory for other files.
+/// Runs `work` in a child process. `UMSG_DIR` names a namespace directory for the child alone, and `scratch` is a directory for other files.
 pub fn run(
     deadline: Duration,
     work: impl FnOnce(&Scratch) -> Result<(), Failure>,
@@ -63,10 +63,10 @@ pub fn run(
     }
 }
 
-/// Ends a forked child at once. Runs no destructors. Takes no lock, because a thread of the parent may have held it at the fork, for example that
-/// of standard output. The parent cleans up.
+/// Ends a forked child at once, without running destructors; the parent cleans up. Takes no lock: a thread of the parent may have held a lock at the
+/// fork, for example the lock of standard output.
 pub fn exit_child(code: i32) -> ! {
-    // SAFETY: `_exit` takes any number and does not come back.
+    // SAFETY: `_exit` takes any number and does not return.
     unsafe { libc::_exit(code) }
 }
 
@@ -82,7 +82,7 @@ pub fn die_with_parent(parent: u32) {
 
 /// Sends a signal to a child of this process that has not been reaped.
 pub fn kill(child: libc::pid_t, signal: i32) {
-    // SAFETY: kill touches no memory. The child belongs to this process and is not reaped, so the id is still that of the child.
+    // SAFETY: kill touches no memory. The child belongs to this process and is not reaped, so the id is still the child's.
     unsafe { libc::kill(child, signal) };
 }
 
@@ -103,7 +103,7 @@ fn block_signals() -> Result<libc::sigset_t, Failure> {
 }
 
 fn unblock(signals: &libc::sigset_t) {
-    // SAFETY: the set was initialised by `block_signals`; the old mask is not asked for.
+    // SAFETY: the set was initialized by `block_signals`, and a null pointer for the old mask is valid.
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, signals, ptr::null_mut()) };
 }
 
@@ -112,7 +112,7 @@ fn become_subreaper() {
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
 
-/// Waits until the worker has ended, the time is up, or a signal says to stop.
+/// Waits until the worker has ended, the time is up, or a signal requests a stop.
 fn wait_for(
     worker: libc::pid_t,
     signals: &libc::sigset_t,
@@ -128,7 +128,7 @@ fn wait_for(
             tv_sec: left.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(left.subsec_nanos()),
         };
-        // SAFETY: the set is initialised, the timeout is valid, and no siginfo is asked for.
+        // SAFETY: the set is initialized, the timeout is valid, and a null pointer for the siginfo is valid.
         let signal = unsafe { libc::sigtimedwait(signals, ptr::null_mut(), &raw const timeout) };
         if signal > 0 && signal != libc::SIGCHLD {
             return Err(Failure::new(format!("stopped by signal {signal}")));
@@ -147,7 +147,7 @@ pub fn reap(child: libc::pid_t, flags: i32) -> Option<i32> {
     (reaped == child).then_some(status)
 }
 
-/// Waits for the remaining processes of the worker. They die with the worker, so the wait ends.
+/// Waits for the remaining processes of the worker. The remaining processes die with the worker, so the wait ends.
 fn reap_everyone() {
     // SAFETY: no status is asked for; -1 means any child.
     while unsafe { libc::waitpid(-1, ptr::null_mut(), 0) } > 0 {}

@@ -23,7 +23,7 @@ use crate::harness::Plan;
 use crate::suite::Suite;
 use crate::{machine, suites, supervisor};
 
-/// A trial ends itself when it has exceeded its budget by this time.
+/// The time by which a trial may exceed its budget. After this time, the trial ends itself.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The implementation that answers a trial's C calls.
@@ -31,7 +31,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub enum System {
     Kernel,
     Dropin,
-    /// A supervisor, which serves static programs and programs that make system calls by their own instructions.
+    /// A supervisor, which serves static programs and programs with their own system call instructions.
     Supervised,
 }
 
@@ -62,7 +62,7 @@ impl Setting {
         self.cpus[0]
     }
 
-    /// Returns the CPU of the other process: the CPU of [`first`](Self::first) if there is only one.
+    /// Returns the CPU of the other process. With a single CPU, this is the CPU of [`first`](Self::first).
     pub fn last(&self) -> usize {
         self.cpus[self.cpus.len() - 1]
     }
@@ -167,7 +167,7 @@ fn leave_ipc_namespace() {
 fn require_dropin() -> Result<(), Failure> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     let function = libc::mq_open as *const libc::c_void;
-    // SAFETY: the call fills a structure of this function, all fields of which may be zero. The name in it ends with zero.
+    // SAFETY: the call fills a structure of this function whose fields may all be zero. The name in the structure ends with zero.
     let file = unsafe {
         libc::dladdr(function, found.as_mut_ptr());
         let name = found.assume_init().dli_fname;

@@ -22,7 +22,7 @@ fn each_row_has_a_figure_of_the_kernel_and_of_the_drop_in() {
     assert!(rows.len() >= 24, "{output:?}");
     let command = std::path::Path::new(env!("CARGO_BIN_EXE_umsg-bench")).with_file_name("umsg");
     for row in rows {
-        // A supervisor is a process of the command, which may not be built.
+        // The supervisor is a process of the command `umsg`, which may not be built.
         if row["row"].as_str().unwrap().ends_with("static or raw") && !command.exists() {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The peers, in short rounds: installed peers are measured, missing ones are reported with advice, and nothing is left behind, also after
-//! Ctrl-C.
+//! The peers, in short rounds: installed peers are measured, and missing peers are reported with advice. No file or process is left behind, also
+//! after Ctrl-C.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -28,7 +28,7 @@ fn peers(temporary: &Path) -> Command {
     command
 }
 
-/// Returns whether two CPUs are there to be measured on.
+/// Returns whether the tests can use two CPUs.
 fn two_cpus() -> bool {
     let enough = std::thread::available_parallelism().is_ok_and(|count| count.get() >= 2);
     if !enough {
@@ -98,8 +98,8 @@ fn peers_are_measured_or_missed_and_those_that_are_killed_are_counted() {
     for trial in ["umsg, sender killed", "umsg, receiver killed"] {
         let trial = trials.iter().find(|found| found["peer"] == trial).unwrap();
         assert_eq!(trial["kills"], 2, "{trial}");
-        // A process that gets no CPU for a second counts as stuck. On a busy machine, this can happen without an error: `cargo xtask bench` decides
-        // it on a quiet one.
+        // A process that gets no CPU for a second counts as stuck. On a busy machine, a working process can be counted, too; `cargo xtask bench`
+        // checks the count on a quiet machine.
         assert!(trial["stuck"].as_u64().unwrap() <= 2, "{trial}");
     }
     assert_eq!(names(temporary.path()), Vec::<String>::new());
@@ -117,24 +117,24 @@ fn nothing_stays_behind_when_it_is_interrupted_while_peers_are_killed() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Read to its end: a process that writes to a pipe without a reader panics.
+    // The test reads the pipe to its end, because a process that writes to a pipe without a reader panics.
     let mut said = BufReader::new(bench.stderr.take().unwrap());
     wait_for(&mut said, " killed");
     let run = names(temporary.path()).pop().unwrap();
-    // SAFETY: the process is a child of this one, which has not waited for it.
+    // SAFETY: the process is a child of this process, which has not waited for the child.
     unsafe { libc::kill(bench.id() as libc::pid_t, libc::SIGINT) };
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     assert_eq!(bench.wait().unwrap().code(), Some(1), "{rest}");
     assert!(rest.contains("stopped by signal 2"), "{rest}");
     assert_eq!(names(temporary.path()), Vec::<String>::new());
-    // Shared memory has the name of the directory in front.
+    // The names of shared memory objects begin with the name of the directory.
     let mut shared = names(Path::new("/dev/shm"));
     shared.retain(|name| name.starts_with(&run));
     assert_eq!(shared, Vec::<String>::new());
 }
 
-/// Reads its output up to this text.
+/// Reads the output of the benchmark up to this text.
 fn wait_for(said: &mut BufReader<ChildStderr>, what: &str) {
     let mut heard = String::new();
     while !heard.contains(what) {

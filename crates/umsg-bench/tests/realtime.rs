@@ -1,4 +1,4 @@
-//! Real time, for one second a row and side, or longer on a busy machine.
+//! Real time, for one second for each row and side, or longer on a busy machine.
 
 use std::process::{Command, Output};
 

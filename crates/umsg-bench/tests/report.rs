@@ -1,4 +1,4 @@
-//! Pages made of figures that were kept: what they say, and that a browser shows all of it.
+//! Pages made of stored figures: their contents, and that a browser shows the whole page.
 
 mod browser;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// The figures of quick runs: of the peers, all of which were installed, and of the other suites.
+/// The figures of quick runs of all suites. All peers were installed.
 const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/figures/quick.json");
 
 fn report(arguments: &[&str]) -> Output {
@@ -17,7 +17,7 @@ fn report(arguments: &[&str]) -> Output {
     output.unwrap()
 }
 
-/// Returns the text that this option creates.
+/// Returns the text that the program writes with this option.
 fn made(option: &str) -> String {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("made");

@@ -187,7 +187,7 @@ fn receiver(
     let mut letter = Letter::new(SIZE);
     barrier.meet();
     let mut number = 0;
-    // The time of the first message after the warm-up.
+    // The number, the time and the CPU time of the first message after the warm-up.
     let mut start = None;
     loop {
         if number >= WARM_UP && start.is_none() {

@@ -24,8 +24,8 @@ pub struct Extent {
 
 impl Extent {
     /// Returns the number of messages that the published test sends through a queue that is not empty. The number matters: with mixed priorities,
-    /// more and more of the new messages are received at once. So in a longer measurement, fewer of the received messages are from the queue's
-    /// depth, and the cost appears lower.
+    /// more and more of the new messages are received at once. In a longer measurement, fewer of the received messages come from deep in the queue,
+    /// and the cost appears lower.
     pub fn published(budget: Duration) -> Self {
         Self {
             budget,
@@ -79,8 +79,8 @@ pub fn drain<Q: MessageQueue>(queue: &Q) -> Result<u32, Failure> {
 }
 
 /// Measures the nanoseconds of a send and a receive together, at the current depth of the queue. The result is the median over chunks of pairs;
-/// between two readings of the clock there is nothing but the pairs of a chunk. The first pair does not count, because a queue may do deferred work
-/// of earlier sends in it (see [`first_receive`]).
+/// between two readings of the clock, the function only sends and receives. The first pair is not counted, because its receive may include deferred
+/// work of earlier sends (see [`first_receive`]).
 pub fn pair<Q: MessageQueue, P: Priorities>(
     queue: &Q,
     priorities: &mut P,
@@ -106,7 +106,7 @@ pub fn chunked(
         if taken >= CHUNK {
             chunks.push(taken / f64::from(size));
         } else {
-            // The chunk is still too short. This repetition warms up.
+            // The chunk is too short to be timed. It still warms up the caches.
             size *= 2;
         }
     }
@@ -131,7 +131,7 @@ pub fn pairs<Q: MessageQueue, P: Priorities>(
     Ok(())
 }
 
-/// Measures the nanoseconds of one receive directly after sends, including the work that the sends have deferred to it.
+/// Measures the nanoseconds of one receive directly after sends, including the work that the sends have deferred to the receive.
 pub fn first_receive<Q: MessageQueue>(queue: &Q) -> Result<f64, Failure> {
     let mut buffer = [0; MESSAGE_SIZE];
     let start = clock::now();

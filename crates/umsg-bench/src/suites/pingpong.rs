@@ -1,7 +1,7 @@
 //! Two processes and two queues: a message goes to the other process, the answer comes back, and only then the next message starts.
 //!
-//! The clock is read once a round trip, and the cost of the reading is subtracted. Median and 99th percentile are taken within each round;
-//! the figures are medians of these over the rounds.
+//! The clock is read once a round trip, and the cost of the reading is subtracted. The median and the 99th percentile are computed for each round.
+//! The figures are the medians of these values over the rounds.
 
 use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES, time_trips};
 use crate::backends::kernel::KernelQueue;
@@ -23,13 +23,13 @@ const DEPTH: u32 = 10;
 /// Nanoseconds of a round trip of 64 bytes while both spin: the goal.
 const SPINNING_GOAL: f64 = 600.0;
 
-/// With sleeping processes, umsg may take 1.05 times the kernel's time, which gives this ratio.
+/// The goal for the ratio with sleeping processes: umsg may take 1.05 times the kernel's time.
 const ASLEEP_GOAL: f64 = 1.0 / 1.05;
 
 /// The number of round trips before the measurement.
 const WARM_UP: u64 = 1_000;
 
-/// The maximum number of round trips that a round keeps.
+/// The maximum number of round trips whose times a round keeps.
 const KEPT: usize = 1 << 20;
 
 /// The results of one round, in nanoseconds.
@@ -70,7 +70,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard: two that spin before they sleep, and two that share a core.
+/// Returns the rows of the guard: two processes that spin before they sleep, and two processes that share a core.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |places, cores, mode| {
         let size = SIZES[0];

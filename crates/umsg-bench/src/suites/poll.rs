@@ -1,8 +1,8 @@
 //! The cost of polling. One thread sends and receives while no process polls, and while an epoll set is notified. Two processes that sleep in
 //! epoll_wait(2) exchange messages.
 //!
-//! In a queue that is empty at first, each send and each receive changes the level. With a backlog, none of them changes the level, so that only
-//! edge-triggered pollers are notified.
+//! In a queue that is empty at first, each send and each receive changes the level. With a backlog, no send or receive changes the level, so that
+//! only edge-triggered pollers are notified.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd as _;
@@ -147,7 +147,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard: an empty queue that a process polls, and one with a backlog.
+/// Returns the rows of the guard, with a process that polls: an empty queue, and a queue with a backlog.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |backlog| one_thread(plan, Some(LEVEL), backlog);
     Ok(vec![row(0)?, row(BACKLOG)?])

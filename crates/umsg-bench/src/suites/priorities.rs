@@ -29,7 +29,8 @@ impl Order {
         }
     }
 
-    /// Returns the orders in which the test of 2012 has filled its queue before, in addition to this one.
+    /// Returns the orders in which the test of 2012 had filled its queue before it measured this order. As the first order has no predecessor, the
+    /// queue is filled in the first order itself.
     pub fn before(self) -> &'static [Self] {
         let all = &Self::ALL;
         match self {
@@ -41,9 +42,9 @@ impl Order {
     }
 }
 
-/// An endless series of priorities, which is the same at each use. `next` is compiled into the loop that calls it.
+/// An endless series of priorities that is the same at each use. The compiler inlines `next` into the loop that calls it.
 pub trait Priorities {
-    /// The series before its first priority, which is 0.
+    /// The series at its start. The first priority is 0.
     const FIRST: Self;
     fn next(&mut self) -> u32;
 }

@@ -1,8 +1,8 @@
-//! One process sends, another receives, as fast as they can.
+//! One process sends, and another process receives, as fast as they can.
 //!
-//! The sender stops when the time of the round is over and says so in its last message. Each message carries its number, which the receiver checks.
-//! Each 256th message also carries the time of its send, for the latency at this rate. After a warm-up, the receiver measures the rate, and both
-//! processes measure their CPU time.
+//! The sender stops when the time of the round is over, and marks its last message. Each message carries its number, which the receiver checks. Each
+//! 256th message also carries the time of its send, for the latency at this rate. After a warm-up, the receiver measures the rate, and both processes
+//! measure their CPU time.
 
 use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES};
 use crate::backends::kernel::KernelQueue;
@@ -30,7 +30,7 @@ const WARM_UP: u64 = 2_000;
 /// One message in this many carries the time.
 const STAMPED: u64 = 256;
 
-/// The number of messages after which the sender checks whether the round is over. These messages take a small part of a round, even if both
+/// The number of messages after which the sender checks whether the round is over. `LOOK` messages take a small part of a round, even if both
 /// processes sleep for each message.
 const LOOK: u64 = 64;
 
@@ -159,7 +159,7 @@ fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
     Ok(row)
 }
 
-/// Judges rows by the best of them: the goal is met if one of the rows whose names begin with this text meets it, whatever its setting.
+/// Judges rows by the best row: the goal is met if a row whose name begins with this text meets it, whatever the row's setting.
 pub(super) fn judge_best(rows: &mut [Row], begins: &str, goal: f64) {
     let rate = |row: &Row| row.umsg.unwrap_or(0.0);
     let rows = rows.iter_mut().filter(|row| row.row.starts_with(begins));

@@ -1,16 +1,18 @@
 //! Measures how much `umsg top` slows down a queue that it watches.
 //!
-//! One process sends and receives on and on, with a thousand messages in the queue. Beside it, the command refreshes its figures of this and 99 other
-//! queues ten times a second, on another core. A second row measures the work of the page of details: the priorities of the messages at each refresh,
-//! and diagnoses, which copy the queue. In a third row, the command runs on the core of the queue's process, so that it also takes the core's time.
+//! One process sends and receives without a pause, with a thousand messages in the queue. The command refreshes its figures of this queue and 99
+//! other queues ten times a second, on another core. A second row measures the work of the page of details: the priorities of the messages at each
+//! refresh, and diagnoses, which copy the queue. In a third row, the command runs on the core of the queue's process, and takes time from that
+//! process.
 //!
-//! Signals stop and continue the observer: phases with and without it alternate, in the order with, without, without, with, and then the other way
-//! round. So a slow change of the machine's speed cancels out in each group of four phases, and the median of the groups counts. An observer that
-//! was stopped for longer than its interval refreshes as soon as it continues. A phase is a bit shorter than the interval, so it has one refresh.
-//! The command refreshes twenty times a second in its phases, as often as it can, and half of the cost counts: so does half of the noise.
+//! Signals stop and continue the observer. Phases with and without the observer alternate: with, without, without, with, and in the next group the
+//! other way round. So a slow change of the machine's speed cancels out in each group of four phases. The result is the median of the groups. An
+//! observer that was stopped for longer than its interval refreshes as soon as it continues. A phase is a bit shorter than the interval, so it has
+//! one refresh. The command refreshes twenty times a second in its phases, as often as it can. Half of the measured cost is reported, and with it
+//! half of the noise.
 //!
-//! The measured time is the CPU time of the process that sends and receives: other programs on the machine hardly change it. If the observer runs
-//! on the same core, its own CPU time is part of the cost.
+//! The measured time is the CPU time of the process that sends and receives, because other programs on the machine hardly change this time. If the
+//! observer runs on the same core, its own CPU time is part of the cost.
 
 use std::fs::File;
 use std::io::Write;
@@ -38,7 +40,7 @@ const SUITE: &str = "watch";
 
 /// The goal, in percent.
 const GOAL: f64 = 1.0;
-/// The refreshes in a second whose cost is reported.
+/// The number of refreshes a second for which the cost is reported.
 const RATE: f64 = 10.0;
 /// The number of queues beside the heavily used queue.
 const OTHERS: u32 = 99;
@@ -47,7 +49,7 @@ const DEPTH: u32 = 1000;
 /// The time of a row.
 const ROW: Duration = Duration::from_secs(42);
 const QUICK_ROW: Duration = Duration::from_secs(3);
-/// The time before each phase that is not measured: the caches recover from the last phase.
+/// The time before each phase that is not measured. In this time, the caches recover from the last phase.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The number of operations between two readings of the clock.
 const BLOWS: u32 = 64;
@@ -57,9 +59,9 @@ const SHARE: u32 = 20;
 
 /// The process that observes the queue.
 enum Observer<'a> {
-    /// `umsg top`, on the processor of this number.
+    /// `umsg top`, on the processor with this index.
     Command(&'a Path, usize),
-    /// The work of the page of details of a queue, on the processor of this number.
+    /// The work of the page of details of a queue, on the processor with this index.
     Details(&'a str, usize),
 }
 
@@ -138,11 +140,12 @@ fn command() -> Result<PathBuf, Failure> {
 struct Cost {
     /// The additional time of a send and a receive at [`RATE`], in percent, for each group of phases.
     shares: Vec<f64>,
-    /// The refreshes in a second of the phases with the observer.
+    /// The number of refreshes a second in the phases with the observer.
     rate: f64,
 }
 
-/// Measures the cost of an observer. An observer that is not `is_beside`, on another core, also costs its own CPU time.
+/// Measures the cost of an observer. `is_beside` is true for an observer on another core. On the same core, the observer's own CPU time is part of
+/// the cost.
 fn measure(
     plan: &Plan,
     queue: &UmsgQueue,
@@ -150,7 +153,7 @@ fn measure(
     (observer, is_beside): (&Observer<'_>, bool),
 ) -> Result<Cost, Failure> {
     let row = if plan.quick { QUICK_ROW } else { ROW };
-    // The observer refreshes once, and its next refresh would be due after the end.
+    // In a phase of this length, the observer refreshes once: its next refresh is due after the end of the phase.
     let phase = observer.every() * 19 / 20;
     let groups = row.div_duration_f64(4 * (phase + PAUSE)).ceil() as u32;
     let output = plan.scratch.path().join("refreshes");
@@ -163,8 +166,8 @@ fn measure(
         let is_first = group.is_multiple_of(2);
         let (mut with, mut without) = (Phases::default(), Phases::default());
         for is_watched in [is_first, !is_first, !is_first, is_first] {
-            // Both kinds of phases begin after a signal. In a watched phase, the observer begins to work with the signal, so the phase is measured
-            // from there.
+            // Both kinds of phases begin after a signal. In a watched phase, the signal makes the observer start its work, so the measurement begins
+            // with the signal.
             if !is_watched {
                 observer.pause();
             }
@@ -199,7 +202,7 @@ fn measure(
 /// The work in phases of one kind. All times are in nanoseconds.
 #[derive(Default)]
 struct Phases {
-    /// The time that passed.
+    /// The elapsed time.
     time: u64,
     /// The CPU time of the process that sends and receives.
     cpu: u64,
@@ -210,7 +213,7 @@ struct Phases {
 }
 
 impl Phases {
-    /// Sends and receives for a time.
+    /// Sends and receives for the time `length`.
     fn add(&mut self, queue: &UmsgQueue, length: Duration) -> Result<(), Failure> {
         let (begin, cpu) = (clock::now(), clock::thread_cpu());
         let end = begin + length.as_nanos() as u64;
@@ -232,14 +235,14 @@ impl Phases {
     }
 }
 
-/// Returns the number of refreshes of an observer, which writes a line for each.
+/// Returns the number of refreshes of an observer. The observer writes a line for each refresh.
 fn refreshes(output: &Path) -> Result<usize, Failure> {
     let lines = std::fs::read(output)?;
     Ok(lines.iter().filter(|byte| **byte == b'\n').count())
 }
 
 impl Observer<'_> {
-    /// The time between two refreshes. Diagnoses, which are a part of the details, have their own interval, so that all of their cost counts.
+    /// The time between two refreshes. Diagnoses are a part of the details and have their own interval, so their whole cost is included.
     fn every(&self) -> Duration {
         Duration::from_millis(match self {
             Observer::Command(..) => 50,

@@ -1,7 +1,7 @@
 //! Looks at a page with headless Chromium (Debian's package `chromium`), in frames as wide as a phone or a screen.
 //!
-//! The program that `UMSG_TEST_CHROMIUM` names is taken, or the first of the usual names on the path. Without one a test says so and
-//! passes; with `CI=true` it fails.
+//! The browser is the program that `UMSG_TEST_CHROMIUM` names, or the first of the usual names in PATH. Without a browser, a test prints a message
+//! and passes; with `CI=true`, the test fails.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-/// The work of each frame.
+/// The script that runs in each frame.
 const PROBE: &str = include_str!("probe.js");
 
-/// The time after which a browser that has shown nothing counts as stuck, and is ended.
+/// The time after which a browser without output is considered stuck, and is killed.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Returns the browser, if there is one.
@@ -40,7 +40,7 @@ pub fn find() -> Option<PathBuf> {
 pub struct Found {
     plots: Vec<Drawn>,
     tables: Vec<Filled>,
-    /// The part that exceeds the right or the left edge of a box that does not scroll.
+    /// The elements that exceed the right or the left edge of a box that does not scroll.
     outside: Vec<String>,
     scroll_width: f64,
 }
@@ -52,9 +52,9 @@ struct Drawn {
     description: String,
     width: f64,
     height: f64,
-    /// The paths of the data, and how long the browser finds each.
+    /// The paths of the data, each with its length as the browser computes it.
     paths: Vec<(String, f64)>,
-    /// Every other number of the drawing.
+    /// The coordinates and radii of the circles and texts.
     numbers: Vec<String>,
 }
 
@@ -181,7 +181,7 @@ impl Found {
             assert!(!rows.is_empty(), "{name} is empty");
             for row in rows {
                 assert_eq!(row.len(), *columns, "{name}: {row:?}");
-                // Label, unit, then umsg's figure.
+                // The cells of a row are the label, the unit, and then umsg's figure.
                 let has_figure = row[2].contains(|c: char| c.is_ascii_digit());
                 assert!(!row[0].is_empty() && has_figure, "{name}: {row:?}");
             }
@@ -199,7 +199,7 @@ impl Found {
     }
 }
 
-/// Fails unless a number lies in a drawing, which is at most 360 wide and not higher.
+/// Fails unless a coordinate lies in a drawing. A drawing is at most 360 units wide and at most as high, with some tolerance.
 fn assert_place(id: &str, number: &str) {
     let place: f64 = number.parse().unwrap_or(f64::NAN);
     assert!((-20.0..=400.0).contains(&place), "{id}: {number}");

@@ -220,7 +220,8 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         newest.map(|mtype| (Want::Exactly(mtype), mtype)).collect()
     }
 
-    /// Returns random types, all different. Consecutive indexes would give the types of the oldest messages, which come first in the kernel's list.
+    /// Returns random types, all different. If bursts took the types in turn, the next types would always be those of the oldest messages, which come
+    /// first in the kernel's list.
     fn random_types(&mut self) -> Vec<Wish> {
         let mut wishes: Vec<Wish> = Vec::with_capacity(BURST as usize);
         while wishes.len() < BURST as usize {

@@ -6,9 +6,9 @@
 //!  another sender ──▶ queue ──▶ the same receiver: both must get on
 //! ```
 //!
-//! Each trial has its own queue. A trial succeeds when the survivor and the newcomer have each handled more messages than were still in the queue.
-//! It fails when one of the two handles no message for a second. During that second, the next trial begins; a stuck process does not disturb it,
-//! because it sleeps.
+//! Each trial has its own queue. A trial succeeds when the survivor and the newcomer have each handled more messages than were in the queue at the
+//! kill. The trial fails when the survivor or the newcomer handles no message for a second. During that second, the next trial begins; a stuck
+//! process does not disturb the next trial, because it sleeps.
 
 use std::thread;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const START: u64 = 10_000_000_000;
 /// The maximum time of work before the kill, in nanoseconds.
 const WORK: u64 = 10_000_000;
 
-/// The number of messages after the kill that proves that a process works: more than any peer with a bounded queue can hold.
+/// The number of messages that a process must handle after the kill, as a proof that it works: more than any peer with a bounded queue can hold.
 const ENOUGH: u64 = 1_200;
 
 /// Nanoseconds without a message after which a process is stuck.
@@ -47,7 +47,7 @@ const PATIENCE: u64 = 1_000_000_000;
 /// The nanoseconds for which a trial has the CPUs to itself after the kill. A process that is not stuck finishes within this time.
 const GLANCE: u64 = 50_000_000;
 
-/// The interval between two looks.
+/// The interval between two checks of the tallies.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The roles of the processes.
@@ -99,7 +99,7 @@ pub fn measure<P: Peer>(
     })
 }
 
-/// Ends the decided trials. Returns the number of stuck ones.
+/// Ends the decided trials. Returns the number of trials with a stuck process.
 fn close<L>(open: &mut Vec<Trial<L>>) -> u32 {
     let mut stuck = 0;
     open.retain_mut(|trial| {
@@ -117,7 +117,7 @@ enum State {
     Stuck,
 }
 
-/// The remaining processes of one trial. They end with the trial, before the link.
+/// The remaining processes of one trial. The processes end with the trial, before the link.
 struct Trial<L> {
     _children: [Child; 2],
     _link: L,
@@ -132,7 +132,7 @@ struct Trial<L> {
     grown: u64,
 }
 
-/// The counter of the process that starts after the kill; the first two use the counters of their roles.
+/// The counter of the process that starts after the kill. The first two processes use the counters of their roles.
 const NEWCOMER: usize = 2;
 
 impl<L: Link> Trial<L> {
@@ -210,7 +210,7 @@ impl<L> Trial<L> {
 /// Words from one tally to the next, so that they share no cache line.
 const APART: usize = 16;
 
-/// Sends or receives until the process is killed.
+/// Sends or receives until the process itself is killed.
 fn busy(
     link: &impl Link,
     role: Role,
@@ -233,7 +233,7 @@ fn busy(
             for number in 1.. {
                 end.receive(letter.buffer()).map_err(failed)?;
                 if carries {
-                    // The message may be of any sender, but must be complete.
+                    // The message may come from the killed sender or from the new one, but must be complete.
                     letter.read(letter.number())?;
                 }
                 tallies.set(place * APART, number);

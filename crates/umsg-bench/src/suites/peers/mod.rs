@@ -1,8 +1,8 @@
-//! umsg, the kernel's queue, and the alternatives of a program. All do the same work, in alternating rounds. A further test kills one
+//! umsg, the kernel's queue, and the alternatives that a program has. All peers do the same work, in alternating rounds. A further test kills one
 //! process and observes the survivors.
 //!
-//! The table of the report (`published/processes.rs`) finds the first rows by their names, and in them a column for each peer. The page has a plot
-//! of the trials of kills. The goals of these rows are in the suites that compare only umsg and the kernel.
+//! The table of the report (`published/processes.rs`) finds the rows of this suite by their names, and in each row a column for each peer. The page
+//! has a plot of the kill trials. The goals of these rows are in the suites that compare only umsg and the kernel.
 
 mod entrant;
 mod kill;
@@ -35,7 +35,7 @@ const KILLS: u32 = 40;
 /// The number of kills in each round, with `--quick`.
 const KILLS_A_ROUND: u32 = 2;
 
-/// The available peers, umsg first and the kernel second, and the reasons for missing ones.
+/// The available peers, umsg first and the kernel second, and the reasons for missing peers.
 struct Field<'a> {
     entrants: Vec<Box<dyn Entrant + 'a>>,
     left_out: Vec<String>,
@@ -72,7 +72,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the description of each peer, and the missing ones.
+    /// Returns the description of each peer, and the reasons for missing peers.
     fn notes(&self) -> impl Iterator<Item = String> {
         let entrants = self.entrants.iter();
         let about = entrants.map(|entrant| format!("{}: {}", entrant.name(), entrant.about()));

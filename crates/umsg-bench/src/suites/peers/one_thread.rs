@@ -20,8 +20,8 @@ const WARM_UP: u64 = 200;
 /// The number of pairs between two readings of the clock.
 const CHUNK: u64 = 32;
 
-/// Measures the nanoseconds of a pair. It does so in a separate process, because a forked process must not inherit what a library remembers about
-/// its process.
+/// Measures the nanoseconds of a pair, in a separate process: this process must not keep the state of a peer's library, because forked processes
+/// would inherit that state.
 pub fn measure<P: Peer>(peer: &P, plan: &Plan) -> Result<f64, Failure> {
     let link = peer.make(&Spec {
         depth: DEPTH,

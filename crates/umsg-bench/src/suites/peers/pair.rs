@@ -10,8 +10,8 @@ use crate::harness::Plan;
 use crate::peers::{Peer, Receiver, Sender, Way};
 use crate::suites::ring::stage::{self, Member, Place};
 
-/// Runs both members to their ends. Each member gets a closure, which it calls when it is ready, and which returns when the other member is ready,
-/// too.
+/// Runs both members to their ends. Each member gets a closure and calls it when the member is ready. The closure returns when the other member is
+/// ready, too.
 pub fn run<P: Peer>(
     plan: &Plan,
     first: impl FnOnce(&dyn Fn()) -> Result<(), Failure> + Send,

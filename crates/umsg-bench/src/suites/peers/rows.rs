@@ -7,13 +7,13 @@ use crate::failure::Failure;
 use crate::harness::{Samples, Side};
 use crate::row::{Better, MOST_SPREAD, Row};
 
-/// One figure of a peer in each round, or the reason why there is none.
+/// One figure of a peer in each round, or the reason for a missing figure.
 pub struct Measured {
     pub samples: Samples,
     pub failure: Option<Failure>,
 }
 
-/// Returns one figure of each round, of each peer.
+/// Returns, for each peer, one figure of each round.
 pub fn kinds<T>(sides: &[Side<T>], figure: impl Fn(&T) -> f64) -> Vec<Measured> {
     let one = |side: &Side<T>| Measured {
         samples: side.each(&figure),

@@ -1,4 +1,4 @@
-//! One process sends, another receives, as fast as they can.
+//! One process sends, and another process receives, as fast as they can.
 
 use crate::backends::Spec;
 use crate::clock;
@@ -17,7 +17,7 @@ const DEPTH: u32 = 1024;
 /// The number of messages before the measurement.
 const WARM_UP: u64 = 2_000;
 
-/// The number of messages between two checks of the sender whether the round is over.
+/// The number of messages after which the sender checks whether the round is over.
 const LOOK: u64 = 64;
 
 /// The results of one round.

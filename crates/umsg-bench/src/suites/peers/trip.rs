@@ -1,4 +1,4 @@
-//! A message goes there, the answer comes back, and only then the next one starts.
+//! A message goes to the other process, the answer comes back, and only then the next message starts.
 
 use crate::backends::Spec;
 use crate::clock;
@@ -17,7 +17,7 @@ const DEPTH: u32 = 10;
 /// The number of round trips before the measurement.
 const WARM_UP: u64 = 200;
 
-/// The maximum number of round trips that a round keeps.
+/// The maximum number of round trips whose times a round keeps.
 const KEPT: usize = 1 << 19;
 
 /// The results of one round, in nanoseconds.
@@ -34,7 +34,7 @@ enum Word {
     Trips,
     CallerCpu,
     EchoCpu,
-    /// This word is no result. It says that the message under way is the last one, for messages without contents.
+    /// Not a result: this word tells the receiver that the message in transit is the last one, for peers whose messages have no contents.
     Over,
 }
 

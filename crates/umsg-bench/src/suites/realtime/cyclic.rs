@@ -30,7 +30,7 @@ pub fn on_two_cores(setting: &Setting) -> Result<Vec<f64>, Failure> {
     }
 }
 
-/// Returns the nanoseconds from before each send until the receiver has the message.
+/// Returns the nanoseconds from the start of each send until the receiver has the message.
 fn measure(setting: &Setting, cpus: [usize; 2]) -> Result<Vec<f64>, Failure> {
     let named = Named::create(NAME)?;
     let queue = named.queue();
@@ -47,7 +47,7 @@ fn measure(setting: &Setting, cpus: [usize; 2]) -> Result<Vec<f64>, Failure> {
         let receiver = scope.spawn(|| receive(queue, cpus[1]));
         let sent = scope.spawn(|| send(queue, cpus[0], setting)).join();
         let received = receiver.join();
-        // Relaxed: it is enough that the threads see the word after a while.
+        // Relaxed: the flag publishes no other data, and the threads may see it late.
         over.store(true, Ordering::Relaxed);
         sent.map_err(|_| panicked())??;
         received.map_err(|_| panicked())?
@@ -60,7 +60,7 @@ fn panicked() -> Failure {
 
 /// Keeps a CPU busy, in user space and in system calls.
 fn load(cpu: usize, over: &AtomicBool) {
-    // Without the binding the thread still loads some CPU.
+    // Without the binding, the thread still loads some CPU.
     let _ = machine::pin(cpu);
     // Relaxed: see `measure`.
     while !over.load(Ordering::Relaxed) {

@@ -23,7 +23,7 @@ const CYCLE: Duration = Duration::from_millis(1);
 /// Nanoseconds for which the thread of medium priority takes the CPU.
 const BURST: u64 = 100_000_000;
 
-/// The least microseconds between two bursts. Up to a third is added at random.
+/// The minimum pause between two bursts, in microseconds. Up to a third is added at random.
 const PAUSE: u64 = 20_000;
 
 const MESSAGE: [u8; SIZE] = [0; SIZE];
@@ -43,7 +43,7 @@ pub fn measure(setting: &Setting) -> Result<Vec<f64>, Failure> {
             scope.spawn(|| medium(cpu, &over)),
         ];
         let high = scope.spawn(|| high(queue, cpu, end)).join();
-        // Relaxed: it is enough that the threads see the word after a while.
+        // Relaxed: the flag publishes no other data, and the threads may see it late.
         over.store(true, Ordering::Relaxed);
         for thread in threads {
             thread.join().map_err(|_| panicked())??;
@@ -61,7 +61,8 @@ fn low(queue: &Queue, cpu: usize, over: &AtomicBool) -> Result<(), Failure> {
     become_fifo(cpu, LOW)?;
     // Relaxed: see `measure`.
     while !over.load(Ordering::Relaxed) {
-        // The thread of high priority may run between the two calls. Then the queue may be full or empty, and the call fails, which is fine.
+        // The thread of high priority may run between the two calls. The queue may then be full or empty, and the call fails. The failure is
+        // expected.
         let _ = queue.send_late(&MESSAGE);
         let _ = queue.receive_late();
     }

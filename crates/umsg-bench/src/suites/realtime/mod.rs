@@ -1,5 +1,5 @@
 //! Real time: the longest call of a thread of high priority, and the wake-up latency of threads of equal priority beside a load. All threads run
-//! under SCHED_FIFO, in turn on the kernel and under the drop-in.
+//! under SCHED_FIFO, in turn on the kernel's queues and under the drop-in.
 //!
 //! A real-time program is judged by its longest call. The goals therefore compare the longest calls of all rounds.
 

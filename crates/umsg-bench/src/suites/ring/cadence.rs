@@ -25,13 +25,13 @@ const CADENCES: [u64; 2] = [10_000, 20_000];
 const FULL: Duration = Duration::from_secs(3);
 const QUICK: Duration = Duration::from_millis(400);
 
-/// The two ends, each with figures of its own.
+/// The two ends. Each end has figures of its own.
 const END_NAMES: [&str; 2] = ["sender", "receiver"];
 
 /// The message that ends a receiver.
 const END: u64 = u64::MAX;
 
-/// The sender and receiver of the posts.
+/// The means by which messages are posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     Umsg(Waiting),
@@ -52,7 +52,8 @@ const VARIANTS: [(Variant, &str); 9] = [
     (Variant::Eventfd, "a queue with an eventfd"),
 ];
 
-/// The rows. Each has umsg's way of waiting, the two ways of io_uring (plain and with DEFER_TASKRUN), and the goals at 10 µs, in nanoseconds.
+/// The rows. Each row has the index of umsg's variant, the indexes of two variants of io_uring (plain and with DEFER_TASKRUN), and the goals at 10
+/// µs, in nanoseconds.
 const MODES: [(&str, usize, [usize; 2], [f64; 2]); 3] = [
     ("adaptive", 0, [3, 5], [150.0, 350.0]),
     ("polling", 1, [4, 6], [60.0, 300.0]),
@@ -63,7 +64,7 @@ const fn uring(defer: bool, polling: bool) -> Variant {
     Variant::Uring { defer, polling }
 }
 
-/// Measures the rows of all cadences and places, and the distributions. Prints the tables of percentiles.
+/// Measures the rows and the distributions of all cadences and places. Prints the tables of percentiles.
 pub fn run(plan: &Plan) -> Result<Found, Failure> {
     let mut found = Found::default();
     for place in Place::ALL {
@@ -225,7 +226,7 @@ fn note(words: &SharedWords, at: usize, sample: u64) {
     words.word(at).store(sample, Ordering::Relaxed);
 }
 
-/// Posts the time at the interval. Returns the number of posts, and their total time.
+/// Posts the current time as a message at each interval. Returns the number of posts, and their total time.
 fn keep_posting(
     sender: &mut impl Sender,
     words: &SharedWords,
@@ -248,7 +249,7 @@ fn keep_posting(
         count += 1;
         due += cadence;
         if after >= due {
-            // The sender is late: the posts that were due meanwhile are left out.
+            // The sender is late, and omits the posts whose times have passed.
             due += (after - due) / cadence * cadence;
         }
     }

@@ -7,8 +7,8 @@
 //!   |<------------- receiver's time -------------->|
 //! ```
 //!
-//! A sender that is late omits the posts that were due meanwhile, so the number of posts shows how often it was late. Each way of passing messages is
-//! measured between threads and between processes. The ways take turns, each for a slice of its time.
+//! A sender that is late omits the posts whose times have passed, so the number of posts shows how often the sender was late. Each way of passing
+//! messages is measured between threads and between processes. The ways take turns, each for a slice of its time.
 
 mod cadence;
 mod report;

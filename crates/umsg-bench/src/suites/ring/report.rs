@@ -45,7 +45,7 @@ impl Figures {
         self.sides[0].len()
     }
 
-    /// Returns the share of the due messages that were sent.
+    /// Returns the number of sent messages as a share of the messages that the cadence required.
     pub fn rate(&self) -> f64 {
         self.sent() as f64 / self.expected as f64
     }
@@ -63,7 +63,7 @@ fn histogram(samples: Vec<u64>) -> Result<Histogram<u64>, Failure> {
     Ok(histogram)
 }
 
-/// Returns the samples of all rounds, of senders (0) or receivers (1).
+/// Returns the samples of all rounds, of the senders (side 0) or of the receivers (side 1).
 fn together(rounds: &[Figures], side: usize) -> Option<Histogram<u64>> {
     let (first, others) = rounds.split_first()?;
     let mut all = first.sides[side].clone();
@@ -74,7 +74,7 @@ fn together(rounds: &[Figures], side: usize) -> Option<Histogram<u64>> {
     Some(all)
 }
 
-/// Returns the published percentiles over all rounds, of senders (0) or receivers (1).
+/// Returns the published percentiles over all rounds, of the senders (side 0) or of the receivers (side 1).
 pub fn percentiles(rounds: &[Figures], side: usize) -> Option<Vec<(f64, u64)>> {
     let all = together(rounds, side)?;
     let each = |percentile| (percentile, all.value_at_percentile(percentile));

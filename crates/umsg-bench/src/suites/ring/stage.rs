@@ -27,7 +27,7 @@ impl Place {
     }
 }
 
-/// The work of a member. It gets a closure, which it calls when it is ready, and which returns when all members are ready.
+/// The work of a member. The work gets a closure and calls it when the member is ready. The closure returns when all members are ready.
 type Work<'a> = dyn FnOnce(&dyn Fn()) -> Result<(), Failure> + Send + 'a;
 
 /// A member: its CPU and its work.
@@ -61,7 +61,7 @@ fn as_threads(members: Vec<Member<'_>>) -> Result<(), Failure> {
                 };
                 let done = machine::pin(member.cpu).and_then(|()| (member.work)(&meet));
                 if let Err(failure) = done {
-                    // The process ends at once, because the other processes may wait for it for ever.
+                    // The process ends at once, because the other processes may wait for this process for ever.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }

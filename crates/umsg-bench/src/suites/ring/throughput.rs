@@ -20,7 +20,7 @@ const SENDERS: [usize; 3] = [1, 2, 4];
 /// The number of messages, or of batches, between two readings of the clock.
 const LOOK: usize = 64;
 
-/// A message that is not the sender's last one.
+/// A message of a sender before its last message.
 const MORE: u64 = 0;
 /// The last message of a sender.
 const END: u64 = 1;
@@ -129,7 +129,7 @@ fn measure<W: Way>(plan: &Plan, way: &W, case: Case) -> Result<Found, Failure> {
     let [count, elapsed, cpu] = [0, 1, 2].map(|index| words.word(index));
     let budget = plan.duo_budget.as_nanos() as u64;
     let spend = |since: u64| {
-        // Relaxed: read when all have ended.
+        // Relaxed: the sum is read after all members have ended.
         cpu.fetch_add(clock::thread_cpu() - since, Ordering::Relaxed);
     };
     let send = |ready: &dyn Fn()| {
@@ -193,7 +193,7 @@ fn keep_receiving(
             ended += hint::black_box(value);
         })?;
     }
-    // Relaxed: read when all have ended.
+    // Relaxed: the count is read after all members have ended.
     total.store(count, Ordering::Relaxed);
     Ok(())
 }

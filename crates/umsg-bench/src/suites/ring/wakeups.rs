@@ -14,7 +14,7 @@ use crate::shared::SharedWords;
 /// The number of batches in a round.
 const BATCHES: u64 = 200;
 
-/// The time between two batches, in nanoseconds. The receiver falls asleep meanwhile.
+/// The time between two batches, in nanoseconds. The receiver falls asleep in this time.
 const REST: u64 = 100_000;
 
 /// Measures the voluntary context switches of the receiver for each batch.
@@ -38,7 +38,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     .spreads(&umsg, &kernel)
     .reason("umsg", ours.failure.as_ref())
     .reason("kernel", plain.failure.as_ref())
-    // The figure is less than one if a rest was cut short, so that the receiver was not asleep.
+    // The figure can be less than one: if a pause was cut short, the receiver was not asleep.
     .goal_umsg("one", 1.01))
 }
 

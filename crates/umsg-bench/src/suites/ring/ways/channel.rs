@@ -5,7 +5,7 @@ use crossbeam_channel as channel;
 use super::{ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
-/// A message of the same size as that of a ring of umsg.
+/// A message of the same size as a message of umsg's ring.
 type Message = (u64, u64, [u8; PAYLOAD]);
 
 /// A bounded channel.
@@ -47,7 +47,7 @@ impl Sender for channel::Sender<Message> {
 
 pub struct Taking {
     receiver: channel::Receiver<Message>,
-    /// A channel's receiver can't wait without receiving a message.
+    /// The message that a wait has received, because a channel's receiver can't wait without receiving.
     first: Option<u64>,
 }
 

@@ -18,15 +18,15 @@ pub const BATCH: usize = 16;
 /// The number of messages that may be sent and not yet received before a sender has to wait.
 pub const ENTRIES: usize = 1024;
 
-/// Both ends, made before the processes are forked.
+/// A way to pass messages. The value is made before the processes are forked.
 pub trait Way: Sync {
     type Sender: Sender;
     type Receiver: Receiver;
 
-    /// Returns a sending end, made by its thread.
+    /// Returns a sending end. The sending thread calls this function.
     fn sender(&self) -> Result<Self::Sender, Failure>;
 
-    /// Returns the receiving end, made by its thread, once.
+    /// Returns the receiving end. The receiving thread calls this function once.
     fn receiver(&self) -> Result<Self::Receiver, Failure>;
 }
 
@@ -48,7 +48,7 @@ pub trait Sender {
 }
 
 pub trait Receiver {
-    /// Waits for this number of messages, or for one if the variant can't wait for several.
+    /// Waits for this number of messages, or for one message if the variant can't wait for several.
     fn wait(&mut self, count: usize) -> Result<(), Failure>;
 
     /// Takes all messages of the ring.

@@ -10,12 +10,12 @@ use umsg::ring::{self, Options, Post, RingError, Until, Waiting};
 use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
-/// The interval at which a sender looks for the ring.
+/// The interval between two attempts of a sender to open the ring.
 const LOOK: Duration = Duration::from_micros(200);
-/// The number of times that a sender looks for the ring.
+/// The maximum number of attempts of a sender to open the ring.
 const LOOKS: u32 = 50_000;
 
-/// A ring with its own name. It belongs to the process that makes it, so that process has to be the receiver.
+/// The name and the settings of a ring. The receiver makes the ring, because a ring belongs to the process that makes it.
 pub struct Umsg {
     name: String,
     waiting: Waiting,
@@ -40,7 +40,7 @@ impl Way for Umsg {
     type Sender = Posting;
     type Receiver = Taking;
 
-    /// Returns a sender. Waits for the receiver, which makes the ring meanwhile.
+    /// Returns a sender. Waits until the receiver has made the ring.
     fn sender(&self) -> Result<Posting, Failure> {
         for _ in 0..LOOKS {
             match ring::Sender::open(&self.name) {

@@ -13,18 +13,18 @@ use crate::shared::SharedWords;
 /// IORING_ENTER_GETEVENTS of linux/io_uring.h.
 const GET_EVENTS: u32 = 1;
 
-/// The word of [`Uring::flow`] that counts posted messages. It has its own cache line.
+/// The word of [`Uring::flow`] that counts posted messages. The word has its own cache line.
 const POSTED: usize = 0;
-/// The word of [`Uring::flow`] that counts received messages. It has its own cache line.
+/// The word of [`Uring::flow`] that counts received messages. The word has its own cache line.
 const TAKEN: usize = 16;
 
-/// The receiver's ring. It is created disabled, because the thread that enables it has to be the thread that waits on it.
+/// The receiver's ring. The ring is created disabled, because the thread that enables a ring must be the thread that waits on it.
 pub struct Uring {
     ring: Mutex<Option<IoUring>>,
     target: i32,
     defer: bool,
     polling: bool,
-    /// The counts by which senders wait for the receiver, as programs do: the kernel would keep any number of messages.
+    /// The counts by which senders wait for a slow receiver, as programs do. Without the counts, the kernel would keep any number of messages.
     flow: Arc<SharedWords>,
 }
 
@@ -134,7 +134,7 @@ impl Taking {
     }
 
     fn count(&self, taken: u64) {
-        // Only the receiver writes this word.
+        // Plain addition: only the receiver writes this word.
         self.flow.set(TAKEN, self.flow.get(TAKEN) + taken);
     }
 }
