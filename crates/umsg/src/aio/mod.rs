@@ -1,4 +1,4 @@
-//! Queues for tokio: `send` and `receive` that wait without a thread.
+//! Queues for tokio: `send` and `receive` wait without blocking a thread.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("umsg-aio-{}", std::process::id()));
@@ -24,7 +24,7 @@
 //!
 //! A call first tries the operation. If there is no message, or no room, the call waits on the queue's [descriptor](crate::posix::Queue::pollable),
 //! which the runtime polls along with its sockets. Each attempt completes at once or does nothing. So a future that is dropped, by a time-out or by
-//! `select!`, loses no message and sends none. The peer needs no tokio: a task, thread or process that uses any calls of this library.
+//! `select!`, loses no message and sends none. The peer needs no tokio: it can be any task, thread or process that uses this library.
 //!
 //! Receiving from rings: [`AsyncRing`](crate::ring::AsyncRing).
 //!

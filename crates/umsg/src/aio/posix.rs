@@ -7,8 +7,8 @@ use tokio::io::Interest;
 use tokio::sync::Mutex;
 use umsg_shm::posix_engine::segment::OnFull;
 
-/// A [queue](posix::Queue) for tokio. Tasks that share it take turns: receiving tasks get messages, and sending tasks get room,
-/// in the order in which they began to wait.
+/// A [queue](posix::Queue) for tokio. Tasks that share the queue take turns: receiving tasks get messages, and sending tasks get room, in the order
+/// in which they began to wait.
 #[derive(Debug)]
 pub struct Queue {
     polled: Polled,

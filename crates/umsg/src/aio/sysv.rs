@@ -7,11 +7,11 @@ use std::io;
 use tokio::io::Interest;
 use tokio::task::coop::consume_budget;
 
-/// A [queue](sysv::Queue) for tokio. Tasks that share it can wait for messages of different types. When a message or room
-/// becomes available, the tasks that wait for it try in the order in which they began to wait.
+/// A [queue](sysv::Queue) for tokio. Tasks that share the queue can wait for messages of different types. When a message or room becomes available,
+/// the tasks that wait for this message or for room try in the order in which they began to wait.
 ///
-/// While any process has such a queue, each send and each receive on the queue costs a system call. The call wakes each task whose
-/// wanted message or room has just become available.
+/// While any process has a queue registered with tokio, each send and each receive on that queue costs a system call. The system call wakes each task
+/// whose wanted message or room has just become available.
 #[derive(Debug)]
 pub struct Queue {
     polled: Polled,

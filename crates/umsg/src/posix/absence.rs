@@ -16,11 +16,11 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Inspects the directory. Returns None if the caller can't.
+    /// Inspects the directory. Returns None if the caller can't inspect it.
     #[doc(hidden)]
     #[must_use]
     pub fn look(namespace: &Namespace) -> Option<Directory> {
-        // The clock is read before the check: a change after the check has this time or a later one.
+        // The clock is read before the directory, so a change after the inspection has this time or a later time.
         let now = clock::realtime_coarse();
         let stamp = namespace.queues_stamp()?;
         Some(Directory {
@@ -44,7 +44,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, Instant};
 
-    /// Looks until the directory is settled.
+    /// Inspects the directory until it is settled.
     fn settled(namespace: &Namespace) -> Directory {
         let began = Instant::now();
         loop {

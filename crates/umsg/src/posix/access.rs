@@ -1,4 +1,4 @@
-//! Permissions: those that the file system enforces, and those that the header adds.
+//! Permissions. The file system enforces the mode of a queue's file, and the library enforces the queue's own mode, which is in the header.
 
 use rustix::fs::Stat;
 use rustix::thread::CapabilitySet;
@@ -17,7 +17,7 @@ impl Access {
     }
 }
 
-/// Returns the mode of a queue's file: a process that may use the queue must be able to map it for writing.
+/// Returns the mode of a queue's file for a queue of this mode. A process that may use the queue must be able to map the file for writing.
 pub(super) fn file_mode(mode: u32) -> u32 {
     [6, 3, 0]
         .iter()
@@ -34,8 +34,8 @@ pub(super) fn is_granted(access: Access, mode: u32, stat: &Stat) -> bool {
     wanted & !granted == 0 || is_privileged(access)
 }
 
-/// Returns whether the file system has already granted what [`is_granted`] checks, so that no system call is needed. The caller has opened the file
-/// with this access; `stat` is the status of the file.
+/// Returns whether the open of the file already proves the access that [`is_granted`] would check, so that no system call is needed. The caller has
+/// opened the file with this access; `stat` is the status of the file.
 ///
 /// | mode of the queue | why the access is granted |
 /// |---|---|
@@ -89,7 +89,7 @@ mod tests {
             let grants = |mode: u32, class: u32| access.bits() & !(mode >> class) == 0;
             for mode in 0..=0o777 {
                 stat.st_mode = file_mode(mode);
-                // The users whom the file lets open it: the owner, members of the group, and other users.
+                // The classes of users that can open the file: the owner, members of the group, and other users.
                 let openers = [6, 3, 0].map(|class| grants(stat.st_mode, class).then_some(class));
                 for class in openers.into_iter().flatten() {
                     if is_decided(access, mode, &stat) {

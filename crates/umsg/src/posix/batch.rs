@@ -14,7 +14,7 @@ use umsg_shm::sys::thread;
 pub trait Outgoing {
     /// Returns the number of messages.
     fn count(&self) -> usize;
-    /// Returns one of the messages. The engine may call this several times for a message, and every result must be the same.
+    /// Returns one of the messages. The engine may call this function several times for a message, and every result must be the same.
     fn at(&self, index: usize) -> (&[u8], u32);
 }
 
@@ -52,11 +52,12 @@ pub trait Incoming {
     /// Returns room for the next message, which has `len` bytes: a slice of at least that length. `None` leaves the message in
     /// the queue and ends the call.
     ///
-    /// The engine holds the queue's lock during this call: the call must not use a queue, panic or wait. The first room of a call must have at
-    /// least the queue's message size. If the destination has less room, it returns `None`, and the call receives nothing.
+    /// The engine holds the queue's lock during this call: the implementation must not use a queue, panic or wait. The room for the first message
+    /// must have at least the queue's message size. If the destination has less room, the implementation returns `None`, and the caller receives
+    /// nothing.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// Reports that the message is stored at the beginning of that room.
+    /// Reports that the message is stored at the beginning of the room that [`place`](Self::place) returned.
     fn taken(&mut self, len: usize, priority: u32);
 }
 
@@ -102,17 +103,17 @@ impl Incoming for Packed<'_> {
 
 /// # Sending batches
 impl Queue {
-    /// Sends all of these messages or none, each given as its bytes and its priority. A receiver finds either all of them or
-    /// none in the queue. The batch takes one lock and at most one round of wake-ups. Messages are delivered by priority; messages of one priority
-    /// are delivered in the given order. An empty batch is sent at once.
+    /// Sends all of these messages or none. Each message is given as its bytes and its priority. A receiver finds either the whole batch in the queue
+    /// or no message of the batch. The batch takes one lock and at most one round of wake-ups. Messages are delivered by priority; messages of one
+    /// priority are delivered in the given order. An empty batch is sent at once.
     ///
     /// # Blocking
-    /// Until there is room for all messages. A blocked batch has its place among the blocked senders. While the batch is first, free room is
-    /// kept for it. A process that sends later finds the queue full.
+    /// Until there is room for all messages. A blocked batch has its place among the blocked senders. While the batch is first, free room is kept for
+    /// the batch, and a process that sends later finds the queue full.
     ///
-    /// The [overflow policy](super::OnFull) of a full queue applies to a batch, too. The queue drops the oldest messages
-    /// of the lowest priority until there is room for the whole batch. If too many messages have a higher priority than the best of the
-    /// batch, the queue drops the batch.
+    /// The [overflow policy](super::OnFull) of a full queue applies to a batch, too. The queue drops the oldest messages of the lowest priority until
+    /// there is room for the whole batch. The queue drops the batch instead if too many messages have a priority above the highest priority of the
+    /// batch.
     ///
     /// # Errors
     /// [`SendError::BatchTooLarge`] (EMSGSIZE) if the batch has more messages than the queue can hold; all other errors of [`SendError`] except
@@ -203,8 +204,8 @@ impl Queue {
         self.send_all_of(messages, Until::Time(deadline))
     }
 
-    /// Sends the first of these messages, as many as there is room for, as one batch. Returns their number: at least one, or 0 if `messages` is
-    /// empty.
+    /// Sends as many of the first messages as the queue has room for, as one batch. Returns the number of sent messages: at least one, or 0 if
+    /// `messages` is empty.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -216,11 +217,11 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, like a [`send`](Self::send) of the first message. The other messages that fit then follow as a second batch.
+    /// While the queue is full, like a [`send`](Self::send) of the first message. The call then sends the other messages that fit as a second batch.
     ///
     /// # Errors
-    /// All errors of [`SendError`] except `Full`, `TimedOut` and `BatchTooLarge`. After an error nothing was sent. Each message is
-    /// checked, even one for which there is no room.
+    /// All errors of [`SendError`] except `Full`, `TimedOut` and `BatchTooLarge`. After an error nothing was sent. The call checks each message, even
+    /// a message for which the queue has no room.
     ///
     /// # If the process dies
     /// Before the call returns: some of the first messages were sent, each of them complete.
@@ -353,17 +354,17 @@ impl Queue {
     }
 }
 
-/// The numbers of bytes and of messages that [`Queue::receive_each`] takes at a time. If the queue's message size is larger, the piece has that
-/// number of bytes.
+/// The maximum numbers of bytes and of messages that [`Queue::receive_each`] takes at a time. If the queue's message size is larger than this number
+/// of bytes, the message size is the maximum.
 const PIECE: (usize, usize) = (64 << 10, 256);
 
 /// # Receiving batches
 impl Queue {
-    /// Receives up to `received.len()` messages that are in the queue, in order of delivery and under one lock. Returns their
-    /// number: at least one, or 0 if `received` is empty.
+    /// Receives up to `received.len()` messages that are in the queue, in order of delivery and under one lock. Returns the number of received
+    /// messages: at least one, or 0 if `received` is empty.
     ///
-    /// The call stores the messages in `buffer` without gaps, and the length of each in `received`. Messages that do not fit stay in the
-    /// queue. The buffer must have room for the queue's message size, even for short messages.
+    /// The call stores the messages in `buffer` without gaps, and the length and priority of each message in `received`. Messages that do not fit
+    /// stay in the queue. The buffer must have room for the queue's message size, even for short messages.
     ///
     /// # Blocking
     /// While the queue is empty, as [`receive`](Self::receive) does. If the queue has a message, the call does not wait for more.
@@ -477,8 +478,8 @@ impl Queue {
         self.receive_packed(buffer, received, Until::Time(deadline))
     }
 
-    /// Receives up to `most` messages that are in the queue, and calls `visit` with the bytes and the priority of each. Returns
-    /// their number: at least one, or 0 if `most` is 0.
+    /// Receives up to `most` messages that are in the queue, and calls `visit` with the bytes and the priority of each message. Returns the number of
+    /// received messages: at least one, or 0 if `most` is 0.
     ///
     /// The messages are taken in pieces of up to 256. `visit` runs after the call has released the queue's lock, and may use the queue.
     ///
@@ -500,7 +501,7 @@ impl Queue {
     /// The errors of [`receive_batch`](Self::receive_batch).
     ///
     /// # Panics
-    /// If `visit` panics. The messages of the same piece that `visit` has not seen yet are then lost.
+    /// If `visit` panics. The messages that the call has taken from the queue and `visit` has not seen yet are then lost.
     ///
     /// # If the process dies
     /// The same as for [`receive_batch`](Self::receive_batch). Messages that were not visited yet are lost, too.
@@ -518,7 +519,7 @@ impl Queue {
             let piece = received.len().min(most - total);
             let count = match self.receive_packed(&mut buffer, &mut received[..piece], until) {
                 Ok(count) => count,
-                // The call reports the visited messages: they are received, even if the next piece fails.
+                // The call returns the number of visited messages, which are received even if the next piece fails.
                 Err(_) if total != 0 => break,
                 Err(error) => return Err(error),
             };

@@ -9,9 +9,9 @@ impl Queue {
     /// the remaining messages, then [`ReceiveError::Closed`](super::ReceiveError::Closed); blocked receivers are woken. Returns false if the queue
     /// was already closed. Source: none, the kernel's queues have no such call.
     ///
-    /// The end of the stream comes when no message is left and none can come back: while another process leases a message, a receiver waits. A
-    /// reservation can no longer be committed. A poller finds the closed queue writable, and at the end of the stream also readable. A
-    /// process that is registered for a notification is notified if the queue is empty.
+    /// The stream ends when no message is left and no message can return to the queue: while another process leases a message, a receiver waits. A
+    /// reservation can no longer be committed. A poller finds the closed queue writable, and at the end of the stream also readable. A process that
+    /// is registered for a notification is notified if the queue is empty.
     ///
     /// The queue stays closed until a process [reopens](Self::reopen_send) or removes it. Closing needs permission to send.
     ///

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Layout, Policy};
 
-/// Fails if an RLIMIT_MSGQUEUE, in bytes, leaves no room for the queue.
+/// Fails if `limit`, a value of RLIMIT_MSGQUEUE in bytes, leaves no room for the queue.
 fn check_rlimit(namespace: &Namespace, layout: &Layout, limit: u64) -> Result<(), OpenError> {
     let new = charge(layout.max_messages as u64, layout.message_size as u64);
     let bytes = namespace.charges_of_caller()?.saturating_add(new);
@@ -37,8 +37,8 @@ impl OpenOptions {
         self.publish(unnamed, name)
     }
 
-    /// Creates a queue with this mode, which the umask does not change. Fills the queue before the queue gets its name. No process sees a half-filled
-    /// queue. If filling fails or the process dies, there is no queue.
+    /// Creates a queue with this mode, which the umask does not change. Fills the queue before the queue gets its name, so no process sees a
+    /// half-filled queue. If filling fails or the process dies, no queue is created.
     pub(super) fn create_filled<E: From<OpenError>>(
         &self,
         name: &OsStr,
@@ -63,7 +63,7 @@ impl OpenOptions {
         self.policy = policy.clone();
     }
 
-    /// Creates a queue without a name. Its mode is the given mode, or the mode of the options after the umask is applied.
+    /// Creates a queue without a name. The queue's mode is the given mode, or the mode of the options after the umask is applied.
     pub(super) fn build(
         &self,
         namespace: &Namespace,
@@ -120,7 +120,8 @@ impl OpenOptions {
         })
     }
 
-    /// Creates the file. If there are too many queues, the function removes the queues that are due for removal and that no process has open.
+    /// Creates the file. If there are too many queues, the function removes two kinds of files, and then creates the file: vacant segments, and
+    /// queues with `remove_on_last_close` that no process has open.
     fn stage(&self, namespace: &Namespace, max_queues: u32) -> Result<Unpublished, OpenError> {
         let make = || Unpublished::create_within(namespace, self.mode, max_queues);
         let mut new = make()?;
@@ -198,8 +199,8 @@ impl OpenOptions {
         Ok(())
     }
 
-    /// Creates the dead-letter queue if it does not exist. Checks that an existing one has the same owner and accepts every
-    /// message. Labels the file of the new queue with the dead-letter queue's name.
+    /// Creates the dead-letter queue if it does not exist. Checks that an existing dead-letter queue has the same owner and accepts every message.
+    /// Labels the file of the new queue with the dead-letter queue's name.
     pub(super) fn provide_dead_letter_queue(
         &self,
         namespace: &Namespace,
@@ -244,7 +245,7 @@ pub(super) struct Unnamed {
 }
 
 impl Unnamed {
-    /// Checks the namespace's limit of bytes, which does not count a file without a name.
+    /// Checks the namespace's limit of bytes. The namespace does not yet count the bytes of this queue, because the file has no name.
     fn check_quota(&self, namespace: &Namespace) -> Result<(), OpenError> {
         let stat =
             rustix::fs::fstat(self.new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
@@ -266,7 +267,7 @@ fn check(what: &'static str, value: u32, max: u32) -> Result<(), OpenError> {
     })
 }
 
-/// Returns whether a queue of that name exists.
+/// Returns whether a queue with this name exists.
 pub(super) fn exists(namespace: &Namespace, name: &QueueName) -> bool {
     match namespace.open_queue(name, FileAccess::Read, false) {
         Err(FileError::NotFound) => false,
@@ -276,7 +277,7 @@ pub(super) fn exists(namespace: &Namespace, name: &QueueName) -> bool {
     }
 }
 
-/// Closes `file` and moves `descriptor` to the number of `file`, which is the lower number.
+/// Closes `file`, and gives its descriptor number, which is the lower one, to `descriptor`.
 fn lower(file: OwnedFd, descriptor: OwnedFd) -> Result<OwnedFd, OpenError> {
     let mut file = file;
     rustix::io::dup3(&descriptor, &mut file, rustix::io::DupFlags::CLOEXEC)

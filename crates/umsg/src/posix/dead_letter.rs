@@ -1,6 +1,6 @@
 //! The dead-letter queue: the destination of messages that a queue could not keep or deliver.
 //!
-//! The engine decides which messages are set aside: `posix_engine/policy.rs` in `umsg-shm`. This module moves the messages that were set aside.
+//! The engine decides which messages are set aside (see `posix_engine/policy.rs` in `umsg-shm`). This module moves the messages that were set aside.
 //!
 //! The caller that moves a message acts with its own rights. Every process that may use the queue can have written the words
 //! that the caller reads in the segment. Two rules keep such a process from using the caller's rights:
@@ -11,7 +11,7 @@
 //!
 //! While one of these rules is broken, a message stays set aside. [`Undelivered`] names the broken rule.
 //!
-//! A move takes effect once, even if its process dies at any step: `posix/transfer.rs`. The message gets a history on the way.
+//! A move takes effect exactly once, even if its process dies at any step; see `posix/transfer.rs`. The move adds a history to the message.
 
 use super::options::OpenOptions;
 use super::queue::Queue;
@@ -36,7 +36,7 @@ use umsg_shm::sys::{process, thread};
 /// The time for which each step of a move waits for a lock whose owner is stopped. The calls that move messages have deadlines.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// The largest number of messages that one call moves: moving is not the call's purpose.
+/// The maximum number of messages that one call moves. The number is small, because the program makes the call for another purpose.
 const MOST: u32 = 16;
 
 /// Sends the messages that an engine has set aside to the dead-letter queue.
@@ -47,18 +47,18 @@ struct Mover {
     owner: u32,
     /// The name of the queue, with its slash; empty if unknown.
     source: Vec<u8>,
-    /// The number of the queue: [`transfer::number`].
+    /// The number that identifies the queue in records of arrivals: [`transfer::number`].
     number: u64,
     /// The machine's clock at the last failed attempt, in nanoseconds: one attempt in each tick of the coarse clock is enough.
     failed_at: AtomicU64,
-    /// Moves whose end could not be recorded yet, each with its success or failure. A forked child has a copy of this list and of the next one, but
-    /// must not end these moves: [`Engine::end_move`].
+    /// Moves whose end could not be recorded yet, each with its success or failure. A forked child has a copy of this list and of `unknown`, but must
+    /// not end these moves: see [`Engine::end_move`].
     unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
     /// Moves that dead processes began, and whose results are unknown yet.
     unknown: Mutex<Vec<LeaseHandle>>,
 }
 
-/// Returns the engine's chore for a queue with a dead-letter queue: the closure that moves messages which were set aside to that queue.
+/// Returns the engine's chore for a queue with a dead-letter queue: the closure that moves set-aside messages to the dead-letter queue.
 pub(super) fn chore(
     engine: &Engine,
     (namespace, source): (Option<&Namespace>, Option<&OsStr>),
@@ -136,7 +136,7 @@ pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
     }
 }
 
-/// Returns the same as [`undelivered`], from a queue's file.
+/// Returns the reason that [`undelivered`] returns, for a queue that is given by its file. Does not check whether messages are set aside.
 pub(super) fn undelivered_of(file: BorrowedFd<'_>, namespace: &Namespace) -> Option<Undelivered> {
     let label = last_close::dead_letter_label(file)?;
     let owner = rustix::fs::fstat(file).ok()?.st_uid;
@@ -146,8 +146,8 @@ pub(super) fn undelivered_of(file: BorrowedFd<'_>, namespace: &Namespace) -> Opt
     }
 }
 
-/// Writes the number of the queue's label into its file, if the label exists and another number has replaced it. Returns whether
-/// the number was written.
+/// Writes the number of the queue's label into the queue's file, if the label exists and another number has replaced it. Returns whether the number
+/// was written.
 pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else {
         return false;
@@ -160,8 +160,8 @@ pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
 }
 
 /// Opens a dead-letter queue to send to it. The dead-letter queue existed when the queue was created. If it is missing, the caller does not create
-/// another one, because that queue would belong to whichever caller came first. The caller reads nothing of a file
-/// that belongs to a user other than `owner`.
+/// another one, because the new queue would belong to the first caller, whatever its user. The caller reads nothing of a file that belongs to a user
+/// other than `owner`.
 fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undelivered> {
     match OpenOptions::open_of_owner(namespace, name, Some(owner)) {
         Ok(Some(queue)) => Ok(queue),
@@ -184,7 +184,7 @@ impl Mover {
         }
     }
 
-    /// Moves some messages. `None` if a step can't be done now: the message stays set aside.
+    /// Moves some messages. Returns `None` if a step can't be done now: the message stays set aside.
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
         // The queue is opened for each move: a kept handle would continue to send to a removed queue.
@@ -216,7 +216,7 @@ impl Mover {
     /// Finds out whether the messages of dead movers have arrived. A message that has not arrived is set aside again.
     fn find_out(&self, engine: &Engine, to: &Queue) -> Option<()> {
         loop {
-            // try_lock: as in `finish`.
+            // try_lock: a signal handler may have interrupted the thread that holds this lock.
             let Some(handle) = self.unknown.try_lock().ok()?.pop() else {
                 return Some(());
             };
@@ -261,8 +261,8 @@ impl Mover {
         transfer::send_copy(engine, &departure.handle, to, copy, PATIENCE).is_ok()
     }
 
-    /// Records the end of a move, now or later. Returns false if this process is not the mover of the message: then this process must not record
-    /// the end of the arrival, either.
+    /// Records the end of a move, now or later. Returns false if this process is not the mover of the message. The caller must then not record the
+    /// end of the arrival, either.
     fn end(&self, engine: &Engine, handle: LeaseHandle, sent: bool) -> Option<bool> {
         let by = Deadline::after(PATIENCE);
         match engine.end_move(thread::current(), &handle, sent, by) {
@@ -326,7 +326,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             mover.run(&queue.engine);
-            // SAFETY: as above.
+            // SAFETY: `_exit` takes any number and does not return.
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;

@@ -10,13 +10,14 @@ use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Sends a message that is delivered after `delay` at the earliest. Until then it counts for the queue's capacity,
-    /// [`Attributes::delayed`](super::Attributes::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due, it
-    /// takes its place behind the messages of its priority that were sent until then. Messages that are sent more than a few milliseconds later
-    /// come behind it. The [time to live](super::OpenOptions::time_to_live) of the message begins when it is due. The time of its send, as in
-    /// [`Peeked::sent`](super::Peeked::sent), is that of this call. Source: none, the kernel's queues have no such call.
+    /// Sends a message that is delivered after `delay` at the earliest. Until its delivery time, the message counts for the queue's capacity and in
+    /// [`Attributes::delayed`](super::Attributes::delayed), and [`delayed_messages`](Self::delayed_messages) shows the message. At its delivery time,
+    /// the message enters the queue after the messages of its priority that were sent before that time. Messages that are sent more than a few
+    /// milliseconds after the delivery time come after the delayed message. The [time to live](super::OpenOptions::time_to_live) of the message
+    /// begins at its delivery time. Its time of send, as in [`Peeked::sent`](super::Peeked::sent), is the time of this call. Source: none, the
+    /// kernel's queues have no such call.
     ///
-    /// A blocked receiver wakes up when the message is due. The delay is measured on a clock that no process can set, and that stops
+    /// A blocked receiver wakes up at the delivery time of the message. The delay is measured on a clock that no process can set, and that stops
     /// while the machine is suspended. For pollers see [`pollable`](Self::pollable).
     ///
     /// ```
@@ -164,7 +165,7 @@ impl Queue {
         )
     }
 
-    /// Sends a message that is due at a reading of the monotonic clock. `due` is called when there is room.
+    /// Sends a message for delivery at a reading of the monotonic clock. When the queue has room, the function calls `due` for this reading.
     fn send_later(
         &self,
         message: &[u8],
@@ -310,8 +311,8 @@ impl Queue {
 
 impl Lease<'_> {
     /// Returns the message to the queue for a delivery after `delay` at the earliest. This delay replaces the queue's
-    /// [`retry_delay`](super::OpenOptions::retry_delay). Other messages are not delayed. If the message was delivered as often as the queue allows,
-    /// it goes to the dead-letter queue at once.
+    /// [`retry_delay`](super::OpenOptions::retry_delay). Other messages are not delayed. If the message was already delivered as often as the queue
+    /// allows, the message moves to the dead-letter queue at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -343,7 +344,7 @@ impl Lease<'_> {
             let engine = &self.queue.engine;
             engine.return_at(thread::current(), &self.handle, reading_after(delay))
         });
-        // The message may be set aside instead.
+        // If the message was set aside instead of returned, the chore moves the message to the dead-letter queue.
         self.queue.engine.do_chore();
         ended
     }
@@ -392,7 +393,7 @@ mod tests {
         };
         std::thread::sleep(Duration::from_millis(20));
         let begin = clock::monotonic_coarse();
-        // 16 times the time of a scan, which takes 50 ns for each message.
+        // The next scan comes after at least 16 times the time of a scan, which takes 50 ns for each message.
         assert!(look_after() >= begin + 16 * 50 * u64::from(MANY));
     }
 }

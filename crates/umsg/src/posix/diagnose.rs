@@ -33,7 +33,7 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     let before = queue_in(file.as_fd())?;
     let mut diagnosis = diagnosis::posix::examine(file.as_fd(), namespace)?;
     if queue_in(file.as_fd())?.number() != before.number() {
-        // The segment holds the next queue of the name.
+        // The segment now holds a later queue, which its creator made from the inspected queue.
         return Err(OpenError::NotFound);
     }
     note_undelivered(&mut diagnosis, file.as_fd(), namespace);
@@ -42,10 +42,10 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 
 /// Repairs the corruption that [`diagnose`] finds in a queue, as far as possible.
 ///
-/// The repair finishes the work of dead processes, as the next calls would do. It rebuilds a corrupted queue from its intact
-/// messages, and keeps their order, leases and waiters. It corrects a wrong word of the header if other words determine that
-/// word. It clears the corruption mark once no fault is left. Meanwhile another process that uses the queue may find it empty or
-/// full for a moment, or get EBADMSG. A process that keeps overwriting the queue corrupts it again.
+/// The repair finishes the work of dead processes, as the next calls would do. It rebuilds a corrupted queue from its intact messages, and keeps
+/// their order, leases and waiters. It corrects a wrong word of the header if other words determine that word. It clears the corruption mark once no
+/// fault is left. During the repair, another process that uses the queue may briefly find the queue empty or full, or get EBADMSG. A process that
+/// keeps overwriting the queue corrupts it again.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -57,7 +57,7 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// ```
 ///
 /// # Blocking
-/// As long as [`diagnose`], and a second more for each lock that a process holds.
+/// As long as [`diagnose`], and at most a second more for each lock that a process holds.
 ///
 /// # Errors
 /// The errors of [`diagnose`]. The caller must have permission to read and write the queue's file. [`Repaired::failed`] and
@@ -80,7 +80,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     Ok(repaired)
 }
 
-/// Returns the number of the queue that the file holds.
+/// Returns the presence of the queue in the file: the queue's state and its number.
 ///
 /// # Errors
 /// `NotFound`: the file belongs to a removed queue.
@@ -90,7 +90,7 @@ fn queue_in(file: BorrowedFd<'_>) -> Result<Seen, OpenError> {
         .ok_or(OpenError::NotFound)
 }
 
-/// Adds the reason why messages stay set aside, if there are any.
+/// Adds the reason why messages stay set aside to the diagnosis, if any messages are set aside.
 fn note_undelivered(diagnosis: &mut Diagnosis, file: BorrowedFd<'_>, namespace: &Namespace) {
     let aside = diagnosis.holds.iter();
     let count = aside

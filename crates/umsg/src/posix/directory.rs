@@ -128,8 +128,8 @@ pub fn list_untouched(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceErr
     list_with(namespace, &options)
 }
 
-/// Returns the names of the queues of a namespace, each with the inode number of its file, without opening a queue. For programs that keep
-/// the queues open and look for new ones.
+/// Returns the names of the queues of a namespace, each with the inode number of its file, without opening a queue. For programs that keep the queues
+/// open and check for new queues.
 ///
 /// While a process has a queue open, no other file of the namespace has the inode number.
 ///
@@ -164,11 +164,11 @@ fn list_with(namespace: &Namespace, options: &OpenOptions) -> Result<Vec<Listed>
         .collect())
 }
 
-/// If the creator of a queue may vacate it, makes it an ordinary queue, whose name decides whether it exists. Then the creator can't also remove
-/// it.
+/// Makes the queue an ordinary queue if its creator may still vacate it. After that, only the name decides whether the queue exists, and the creator
+/// can't remove the queue a second time.
 ///
 /// # Errors
-/// `NotFound`: the creator has removed it.
+/// `NotFound`: the creator has removed the queue.
 fn end_sole_use(
     namespace: &Namespace,
     name: &QueueName,
@@ -205,7 +205,7 @@ impl<'a> Labelled<'a> {
     }
 
     fn remove_label(&self) {
-        // Another queue may have taken the name before the removal. The label is removed only if this queue's file has no name left.
+        // Another queue may have taken the name before the removal. So the label is removed only if this queue's file has no name left.
         let is_gone = rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0);
         if is_gone {
             self.namespace.remove_label(self.label);

@@ -22,7 +22,7 @@ pub enum Existing {
     Match,
 }
 
-/// The options of the policy that were set. Others are not compared.
+/// The options of the policy that were set. Only set options are compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     pub(super) on_full: bool,
@@ -39,8 +39,8 @@ pub(super) struct Asked {
 type IsAsked = fn(&Asked) -> bool;
 type Show = fn(&Policy) -> String;
 
-/// The options of the policy. Each entry has a function that tells whether the option was set, its name, and a function that returns its value as a
-/// text. Different values have different texts.
+/// The options of the policy. Each entry has a function that tells whether the option was set, the name of the option, and a function that returns
+/// the option's value as text. Different values have different texts.
 const OPTIONS: [(IsAsked, &str, Show); 9] = [
     (
         |asked| asked.on_full,

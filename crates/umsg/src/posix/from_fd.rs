@@ -14,13 +14,13 @@ use std::path::Path;
 use umsg_shm::posix_engine::segment;
 
 impl Queue {
-    /// Attaches to the queue whose file is open as `descriptor`, for the access that the descriptor's access mode allows. The
-    /// caller keeps the descriptor. It may be inherited, received over a socket, or made by
+    /// Attaches to the queue whose file is open as `descriptor`, for the access that the descriptor's access mode allows. The caller keeps the
+    /// descriptor. The descriptor may be inherited, received over a socket, or made by
     /// [`OpenOptions::open_with_descriptor`](super::OpenOptions::open_with_descriptor).
     ///
-    /// The handle of a queue with [`remove_on_last_close`](super::OpenOptions::remove_on_last_close) counts as an open handle if the caller can
-    /// open the file again. It does not count in three cases: the file of another user was passed to the caller, no descriptor is left, or
-    /// the descriptor was made together with the queue.
+    /// The handle of a queue with [`remove_on_last_close`](super::OpenOptions::remove_on_last_close) counts as an open handle if the caller can open
+    /// the file again. The handle does not count in three cases: the file of another user was passed to the caller, no descriptor is left, or the
+    /// descriptor was made together with the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -57,8 +57,8 @@ impl Queue {
         let file = match is_enough && !goes {
             true => None,
             false => match reopen(descriptor, &stat) {
-                // The caller may not open the file again, for example after it gave up its user. The caller has the queue open anyway, and the new
-                // handle does not count as a user of it.
+                // The caller may be unable to open the file again, for example after a change of its user. The descriptor is enough to use the queue,
+                // but the new handle does not count as an open handle.
                 Err(_) if is_enough => None,
                 file => Some(file?),
             },
@@ -92,7 +92,7 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
         rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| OpenError::from_errno("open", e))
     };
-    // A file of another kind must not be opened for writing just for this check.
+    // Only a regular file is opened for the check: opening a device or a FIFO may have effects.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(OpenError::Segment(SegmentError::NotAQueue(
             "not a regular file",
@@ -108,16 +108,16 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
     Ok(file)
 }
 
-/// The place of a queue's file.
+/// The namespace and the name of a queue's file.
 struct Found {
     namespace: Namespace,
-    /// `None` for the descriptor with which the queue was created: its file had no name then, and /proc shows none.
+    /// `None` for the descriptor with which the queue was created: the file had no name at that time, and /proc shows no name for the descriptor.
     name: Option<QueueName>,
     /// True if the queue is removed on the last close.
     goes: bool,
 }
 
-/// Returns the place of a queue's file. `None` if the queue has no name any more, or the caller may not read its directory.
+/// Returns the namespace and the name of a queue's file. `None` if the queue has no name any more, or the caller may not read the directory.
 fn found(descriptor: BorrowedFd<'_>) -> Option<Found> {
     // The link is not read by libc's readlink, because the drop-in would return a queue's name instead.
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -140,7 +140,7 @@ fn slashed(name: &OsStr) -> OsString {
     whole
 }
 
-/// Returns the name, with its slash, of the queue whose file has this path. For the drop-in, which checks no other file.
+/// Returns the name, with its slash, of the queue whose file has this path. Does not inspect the file.
 #[doc(hidden)]
 #[must_use]
 pub fn name_of_file(path: &Path) -> Option<OsString> {

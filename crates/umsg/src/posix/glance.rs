@@ -37,9 +37,9 @@ pub struct Glance {
     pub last_send: Option<SystemTime>,
     /// Time of the last receive, accurate to a few milliseconds; `None` if there was none.
     pub last_receive: Option<SystemTime>,
-    /// Threads that wait for room, without killed ones.
+    /// Threads that wait for room. Killed threads are not counted.
     pub blocked_senders: usize,
-    /// Threads that wait for a message, without killed ones.
+    /// Threads that wait for a message. Killed threads are not counted.
     pub blocked_receivers: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,

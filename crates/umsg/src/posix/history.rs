@@ -26,16 +26,16 @@ pub struct History {
     pub source: Option<OsString>,
     /// The process that sent the message first.
     pub pid: u32,
-    /// The real user of that process. `None` if unknown: the process had ended when the message left its source, or belongs to another PID
-    /// namespace.
+    /// The real user of the process that sent the message first. `None` if unknown: the process had ended when the message left its source, or
+    /// belongs to another PID namespace.
     pub uid: Option<u32>,
-    /// The time of the call that sent the message first, accurate to a few milliseconds, as all times here.
+    /// The time of the call that sent the message first. All times of a history are accurate to a few milliseconds.
     pub sent: SystemTime,
     /// The first delivery on a lease. `None` if there was none.
     pub first_delivery: Option<SystemTime>,
     /// The last delivery on a lease.
     pub last_delivery: Option<SystemTime>,
-    /// The number of deliveries on a lease, of all stays in a source.
+    /// The number of deliveries on a lease, summed over all stays in a source.
     pub deliveries: u32,
     /// The number of times that the message was sent back.
     pub redrives: u32,

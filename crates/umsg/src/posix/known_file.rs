@@ -1,8 +1,8 @@
 //! Opening a queue that the process has already mapped, for the drop-in.
 //!
-//! The full way opens the directory and the file, checks both, maps the file and checks its header. A process that still has the
-//! file mapped needs less: the mapping keeps the file's inode from being used again. So a name that leads to the same device and
-//! inode leads to the same queue, whose header was checked when it was mapped.
+//! A full opening opens the directory and the file, checks the directory and the file, maps the file and checks its header. A process that still has
+//! the file mapped needs less: the mapping keeps the file's inode from being used again. So a name that leads to the same device and inode leads to
+//! the same queue, whose header was checked when the file was mapped.
 
 use super::access::{Access, is_decided, is_granted};
 use super::queue::Queue;
@@ -121,7 +121,7 @@ impl KnownFile {
             && FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
             && self.stat.st_nlink == 1
             && self.stat.st_size as u64 >= earlier.size;
-        // If another process changes the mode at the same time, the old mode or the new one counts.
+        // If another process changes the mode at the same time, the result may be that of the old or of the new mode.
         let mode = queue.mode();
         let is_granted = || {
             is_decided(self.access, mode, &self.stat) || is_granted(self.access, mode, &self.stat)

@@ -13,10 +13,9 @@ use umsg_shm::sys::thread;
 
 /// A message that was received in place. The message is not copied, and is not lost if its receiver dies.
 ///
-/// The message counts for the queue's capacity until it is [acknowledged](Self::acknowledge). The message returns to the head of
-/// its priority when the lease is dropped, when the process dies, or when a [time limit](Self::limit) ends. The next receiver
-/// gets it, and [`deliveries`](Self::deliveries) counts its leases. Any thread of the process may acknowledge leases, in any
-/// order.
+/// The message counts for the queue's capacity until it is [acknowledged](Self::acknowledge). The message returns to the head of its priority when
+/// the lease is dropped, when the process dies, or when a [time limit](Self::limit) ends. The next receiver gets the message, and
+/// [`deliveries`](Self::deliveries) counts the leases of the message. Any thread of the process may acknowledge leases, in any order.
 ///
 /// A forked child does not own its parent's leases. A process that executes another program (exec) loses its leases where other
 /// processes can detect the exec: addresses must be random, and the processes must belong to the same user.
@@ -223,7 +222,7 @@ impl Lease<'_> {
         self.read(engine.number(thread::current(), &self.handle))
     }
 
-    /// Returns the history of a dead letter, or of a message that was one. `None` for any other message.
+    /// Returns the history of a message that is or was a dead letter. `None` for any other message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

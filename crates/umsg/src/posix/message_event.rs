@@ -6,7 +6,7 @@ use umsg_shm::sys::clock;
 
 /// A step of a message, in a queue that [traces messages](super::OpenOptions::trace_messages).
 ///
-/// Every process that may use the queue can forge the events of its messages. They are for people.
+/// Every process that may use the queue can forge the events of its messages. Events are for people to read: programs must not rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageEvent {
@@ -42,7 +42,7 @@ pub enum EventKind {
     DeadDropped,
     /// The message was sent back from a dead-letter queue.
     Redriven,
-    /// The queue's memory names no known kind.
+    /// The queue's memory has an unknown code for the kind.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ impl MessageEvent {
         }
     }
 
-    /// Returns all known events behind the send.
+    /// Returns all known events after the send.
     pub(super) fn all_of(trace: &Trace) -> impl Iterator<Item = MessageEvent> {
         trace.events().map(|event: &TraceEvent| MessageEvent {
             kind: EventKind::of(event.kind),

@@ -18,10 +18,10 @@
 //! The end of a stream of messages: [`Queue::close_send`], [`OpenOptions::close_with_last_producer`].
 //!
 //! A queue's policy for messages that it can't accept, keep or deliver: [`OpenOptions::on_full`], [`OpenOptions::time_to_live`],
-//! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`]. The history of such messages, and the way back: [`Queue::dead_letters`],
-//! [`Queue::redrive`].
+//! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`]. The history of dead letters, and their return to the source:
+//! [`Queue::dead_letters`], [`Queue::redrive`].
 //!
-//! Turns for lower priorities, so that their messages do not wait for ever: [`OpenOptions::fair_priorities`].
+//! Fair delivery: lower priorities get turns, so that their messages do not wait for ever: [`OpenOptions::fair_priorities`].
 //!
 //! The events of each message, with their times and processes: [`OpenOptions::trace_messages`].
 //!
@@ -33,9 +33,9 @@
 //! absent. A receiver that is killed loses at most the message that it was copying. No thread waits for a dead process.
 //!
 //! # Permissions
-//! Read permission in a queue's mode allows receiving, and write permission allows sending, as in the kernel. To do either, a
-//! process must map the queue's memory for writing. So the system denies all access to a user with neither permission. The
-//! library, not the system, enforces the difference between sending and receiving.
+//! Read permission in a queue's mode allows receiving, and write permission allows sending, as in the kernel. To receive or send, a process must map
+//! the queue's memory for writing. So the system denies all access to a user with neither permission. The library, not the system, enforces the
+//! difference between sending and receiving.
 
 mod absence;
 mod access;

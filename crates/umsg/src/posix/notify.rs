@@ -27,9 +27,9 @@ pub enum Notify {
     /// A signal to the process, with a value. Its siginfo has SI_MESGQ, the value, and the process and real user of the sender.
     /// Signal 0 raises no signal.
     Signal {
-        /// 0 to 64.
+        /// The number of the signal, 0 to 64.
         signal: i32,
-        /// `si_value`.
+        /// The value in `si_value`.
         value: usize,
     },
     /// A function that returns quickly. One thread of the process calls it for all notifications; that thread has a small stack
@@ -58,7 +58,7 @@ impl Notify {
                 mask::clear();
                 function(by);
             };
-            // No caller exists that could get an error.
+            // The error is dropped: the notification has no caller that could receive an error.
             let _ = detached::start(None, Some(STACK), work);
         }))
     }
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Notify {
     }
 }
 
-/// A registration for one notification. Dropping it withdraws a registration that has not fired.
+/// A registration for one notification. A drop withdraws the registration if it has not fired.
 #[derive(Debug)]
 #[must_use = "a registration that is dropped is withdrawn"]
 pub struct Registration<'a> {
@@ -122,8 +122,7 @@ pub struct Registration<'a> {
 }
 
 impl Registration<'_> {
-    /// Returns whether the registration still waits for a message. In a forked child it does not, because it belongs to the
-    /// parent.
+    /// Returns whether the registration still waits for a message. Returns false in a forked child, because the registration belongs to the parent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -147,7 +146,7 @@ impl Drop for Registration<'_> {
     }
 }
 
-/// A registration whose owner waits for the notification. Dropping it withdraws the registration.
+/// A registration whose owner waits for the notification. A drop withdraws the registration.
 #[derive(Debug)]
 #[must_use = "a registration that is dropped is withdrawn"]
 pub struct Awaited<'a> {
@@ -174,7 +173,7 @@ impl<'a> Awaited<'a> {
 }
 
 impl Awaited<'_> {
-    /// Waits until a message comes to the empty queue and no blocked receiver takes it. After that every call returns at once.
+    /// Waits until a message comes to the empty queue and no blocked receiver takes it. After the notification, every call returns at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -256,7 +255,7 @@ impl Awaited<'_> {
             match futex::wait_in_calm(word, value, calm, deadline.or_slice(SLICE)) {
                 Slept::Interrupted => return Err(NotifyError::Interrupted),
                 Slept::TimedOut if deadline.has_passed() => return Err(NotifyError::TimedOut),
-                // A sender may have died before it could notify.
+                // A sender may have died between sending and notifying.
                 Slept::TimedOut => engine.fire_if_due(me),
                 Slept::Awake => {}
             }
@@ -289,15 +288,15 @@ pub struct Registered {
 }
 
 impl Queue {
-    /// Registers this process for one notification. It is sent when the next message comes to the empty queue and no blocked receiver takes that
-    /// message. The registration ends with the notification, or when the returned value is dropped. If the queue has messages, the registration
-    /// takes effect after they have been received.
+    /// Registers this process for one notification. The notification is sent when the next message comes to the empty queue and no blocked receiver
+    /// takes that message. The registration ends with the notification, or when the returned value is dropped. If the queue has messages, the
+    /// registration takes effect after these messages have been received.
     ///
-    /// The registration ends with the process, also when it is killed. A forked child does not have it.
+    /// The registration ends with the process, also if the process is killed. A forked child does not inherit the registration.
     ///
-    /// The first registration with a signal or a function starts a thread, which masks all signals and stays. The thread keeps
-    /// the process alive after its last other thread calls pthread_exit(3). It also prevents calls that need a process of one
-    /// thread, such as unshare(2) of a user namespace, or setns(2) into one. Make such calls before, or in a forked child.
+    /// The first registration with a signal or a function starts a thread, which masks all signals and stays. The thread keeps the process alive
+    /// after its last other thread calls pthread_exit(3). The thread also prevents calls that need a process of one thread, such as unshare(2) of a
+    /// user namespace, or setns(2) into one. Make these calls before the first registration, or in a forked child.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -328,8 +327,8 @@ impl Queue {
         })
     }
 
-    /// Registers this process as [`notify`](Self::notify) does, with a registration that keeps the queue open. It can be kept in a struct, and
-    /// outlive the caller's handle.
+    /// Registers this process as [`notify`](Self::notify) does, with a registration that keeps the queue open. The registration can be kept in a
+    /// struct, and can outlive the caller's handle.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
