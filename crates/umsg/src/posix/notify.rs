@@ -372,8 +372,8 @@ impl Queue {
         Awaited::register(Holder::Borrowed(self))
     }
 
-    /// Registers this process as [`notify_waiter`](Self::notify_waiter) does, with a registration that keeps the queue open. It can be kept in a
-    /// struct, sent to another thread, and outlive the caller's handle.
+    /// Registers this process as [`notify_waiter`](Self::notify_waiter) does, with a registration that keeps the queue open. The registration can be
+    /// kept in a struct, sent to another thread, and outlive the caller's handle.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -450,8 +450,8 @@ pub(super) fn registered(engine: &posix_engine::Engine) -> Option<Registered> {
     })
 }
 
-/// Withdraws this process's registration with the queue whose file has this device and inode number, if there is such a registration. mq_notify(3)
-/// with NULL does the same. A thread of the library may keep the queue mapped for a tenth of a second.
+/// Withdraws this process's registration with the queue whose file has this device and inode number, if the process has a registration. mq_notify(3)
+/// with NULL does the same. After the call, a thread of the library may keep the queue mapped for a tenth of a second.
 #[doc(hidden)]
 pub fn withdraw_notification(identity: (u64, u64)) {
     notification::withdraw_from(identity);

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Segment};
 
-/// The number of look-ups of a name whose queue other processes create and remove meanwhile.
+/// The maximum number of attempts to look up a name while other processes create and remove a queue with that name.
 const ATTEMPTS: u32 = 1000;
 
 impl OpenOptions {
@@ -39,14 +39,14 @@ impl OpenOptions {
     /// [`existing`](Self::existing) does not accept.
     ///
     /// # If the process dies
-    /// If it was creating a queue, there is no queue, or a complete one.
+    /// If the process was creating the queue, the queue does not exist, or is complete.
     pub fn open(&self, name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
         let name = QueueName::parse(name.as_ref())?;
         self.open_named(&self.resolve()?, &name)
     }
 
-    /// Opens the queue as [`open`](Self::open) does, and returns a descriptor of its file as well. The descriptor has the lowest
-    /// free number, the access mode of these options, FD_CLOEXEC, and O_NONBLOCK on request. It is the drop-in's mqd_t.
+    /// Opens the queue as [`open`](Self::open) does, and returns a descriptor of its file as well. The descriptor has the lowest free number, the
+    /// access mode of these options, FD_CLOEXEC, and O_NONBLOCK on request. The drop-in returns the descriptor as mqd_t.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -95,7 +95,7 @@ impl OpenOptions {
         Err(keeps_changing())
     }
 
-    /// Opens a queue whose name comes from the directory itself.
+    /// Opens a queue under a name that the caller has read from the namespace's directory.
     pub(super) fn open_named(
         &self,
         namespace: &Namespace,
@@ -136,7 +136,7 @@ impl OpenOptions {
                 return Err(OpenError::NoAccessMode);
             }
             match self.create_new(namespace, name) {
-                // Another process was first, and the next attempt opens its queue.
+                // Another process has created the queue. The next attempt opens that queue.
                 Err(OpenError::AlreadyExists) if !self.exclusive => {}
                 other => return other,
             }
@@ -158,7 +158,7 @@ impl OpenOptions {
         let mut segment = segment::attach(file.as_fd())?;
         match self.counted {
             true => segment.join(namespace.host())?,
-            // An inspection needs no life file.
+            // A handle that does not count needs no life file.
             false => segment.count_in(namespace.host()),
         }
         let queue = self.open_attached((namespace, name), segment, &stat, last_close)?;
@@ -170,8 +170,8 @@ impl OpenOptions {
         !self.access.read && !self.access.write
     }
 
-    /// Opens a queue to send to it, if its file belongs to `owner`, or to any user if `owner` is `None`. Returns `None` for a file of
-    /// another user; the caller has then read nothing of it.
+    /// Opens a queue to send to it, if its file belongs to `owner`, or to any user if `owner` is `None`. Returns `None` for a file of another user,
+    /// without reading the file.
     pub(super) fn open_of_owner(
         namespace: &Namespace,
         name: &OsStr,
@@ -211,8 +211,8 @@ impl OpenOptions {
         Ok(Queue::new(segment, place, self.access, stat))
     }
 
-    /// Finds the file of an existing queue. If the queue is removed on the last close, this opening of the file keeps the queue in existence, and
-    /// the caller has to drop the two values in order.
+    /// Finds the file of an existing queue. If the queue is removed on the last close, this opening of the file keeps the queue in existence. The
+    /// caller must drop the file before the returned [`LastClose`], which removes the queue if no process has the file open.
     pub(super) fn find(
         &self,
         namespace: &Namespace,
@@ -262,7 +262,7 @@ impl From<Access> for FileAccess {
     }
 }
 
-/// A queue that existed, or a new one with a descriptor of its file.
+/// An existing queue, or a new queue with a descriptor of its file.
 pub(super) enum Opened {
     Existing(Queue),
     Created(Queue, OwnedFd),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use umsg_shm::posix_engine::segment::{OnFull, Policy};
 
-/// Options that say how a queue is opened, and with which attributes it is created.
+/// Options for opening a queue, and the attributes of a created queue.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-options-{}", std::process::id()));
@@ -126,8 +126,7 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the queue if none has the name (O_CREAT). An existing queue keeps its attributes; see
-    /// [`existing`](Self::existing).
+    /// Creates the queue if no queue has the name (O_CREAT). An existing queue keeps its attributes; see [`existing`](Self::existing).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -145,7 +144,7 @@ impl OpenOptions {
         self
     }
 
-    /// Fails if a queue has the name (O_EXCL). The option takes effect only together with [`create`](Self::create).
+    /// Fails if a queue with the name exists (O_EXCL). The option takes effect only together with [`create`](Self::create).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -163,8 +162,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the result of opening an existing queue that differs from these options. By default, it is an error if a policy that was set differs.
-    /// Capacity and message size may differ, as in mq_open(3): those of the queue are used.
+    /// Sets the result of opening an existing queue that differs from these options. By default, opening fails if a policy that was set differs.
+    /// Capacity and message size may differ, as in mq_open(3): the handle then uses the queue's own values.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -187,14 +186,14 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the RLIMIT_MSGQUEUE of the process for which a queue is created, if that is not the caller. None means no limit.
+    /// Sets the RLIMIT_MSGQUEUE of the process for which a queue is created, if that process is not the caller. None means no limit.
     #[doc(hidden)]
     pub fn bytes_of_user(&mut self, limit: Option<u64>) -> &mut Self {
         self.bytes_of_user = Some(limit);
         self
     }
 
-    /// Sets whether a queue may be created for neither sending nor receiving, as Linux creates one for access mode 3 of mq_open(3).
+    /// Sets whether a queue may be created for neither sending nor receiving. Linux creates such a queue for access mode 3 of mq_open(3).
     #[doc(hidden)]
     pub fn without_access(&mut self, permit: bool) -> &mut Self {
         self.without_access = permit;
@@ -203,10 +202,10 @@ impl OpenOptions {
 
     /// Sets the permission bits of a created queue, before the umask: r to receive, w to send.
     ///
-    /// To send or to receive, a process needs the queue's file mapped for writing. The system denies all access to users with
-    /// neither permission. The library enforces the difference between send-only and receive-only access; that binds programs
-    /// that use the library, but not a process that writes to the file itself. Such a process can read, forge and corrupt
-    /// messages of that queue, and nothing else (see `docs/protocols.md`, section 10).
+    /// To send or to receive, a process needs the queue's file mapped for writing. The system denies all access to users with neither permission. The
+    /// library enforces the difference between send-only and receive-only access. This rule binds programs that use the library, but not a process
+    /// that writes to the file itself. Such a process can read, forge and corrupt messages of that queue, and nothing else (see `docs/protocols.md`,
+    /// section 10).
     ///
     /// If the senders must not see each other's messages, give each sender its own queue with mode 0600, or 0660 and a group of
     /// two users. The system enforces these modes.
@@ -289,13 +288,13 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the time to live of messages in a created queue. A receiver that finds an older message drops it, or moves it to the
-    /// [dead-letter queue](Self::dead_letter). Zero, the default, means no limit. Until a receiver finds them, expired messages
-    /// count as queued. The time begins with the send, and for a message that is [sent for a later time](super::Queue::send_after) when that
-    /// message is due. A message that is returned keeps its age, also while it is delayed.
+    /// Sets the time to live of messages in a created queue. A receiver that finds an older message drops the message, or moves it to the
+    /// [dead-letter queue](Self::dead_letter). Zero, the default, means no limit. Expired messages count as queued until a receiver finds them. The
+    /// time begins with the send. For a message that is [sent for a later time](super::Queue::send_after), the time begins at the delivery time. A
+    /// message that is returned keeps its age, also while the message is delayed.
     ///
-    /// The age is measured on a clock that no process can set, accurate to a few milliseconds. It does not include the time that
-    /// the machine is suspended.
+    /// The age is measured on a clock that no process can set, accurate to a few milliseconds. The age does not include the time that the machine is
+    /// suspended.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -315,9 +314,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how often a message of a created queue may be [leased](super::Queue::receive_lease). A message that was returned that often goes to the
-    /// [dead-letter queue](Self::dead_letter), which must be named, too. 0, the default, means no limit. If a message is sent back from the
-    /// dead-letter queue, its count begins again at 0.
+    /// Sets how often a message of a created queue may be [leased](super::Queue::receive_lease). After that number of leases, a returned message
+    /// moves to the [dead-letter queue](Self::dead_letter), which must be named, too. 0, the default, means no limit. If a message is sent back from
+    /// the dead-letter queue, its count begins again at 0.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -337,10 +336,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or
-    /// lost its process. The delay is `first` after the first delivery, doubles after each further one, and is `most` at most. It does not
-    /// delay other messages. Zero, the default, means no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one
-    /// message.
+    /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or lost its
+    /// process. The delay is `first` after the first delivery, doubles after each further delivery, and is `most` at most. Other messages are not
+    /// delayed. Zero, the default, means no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -365,14 +363,14 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the dead-letter queue of a created queue. The dead-letter queue gets the messages that the queue could not keep or deliver, with
-    /// the same priority. The dead-letter queue is in the same namespace. If the dead-letter queue does not exist, it is created along with
-    /// this queue, with the same attributes and mode, and without a policy. It stays when this queue is removed. A dead-letter queue that is
-    /// missing later is not created again, because it would belong to the first user that finds it missing.
+    /// Sets the dead-letter queue of a created queue. The dead-letter queue gets the messages that the queue could not keep or deliver, with the same
+    /// priority. The dead-letter queue is in the same namespace. If the dead-letter queue does not exist, it is created along with this queue, with
+    /// the same attributes and mode, and without a policy. The dead-letter queue stays when this queue is removed. If the dead-letter queue is
+    /// removed later, no process creates it again: a new one would belong to the first user that finds it missing.
     ///
-    /// The process that finds such a message moves it with its own rights. While the move is not possible, the message stays set
-    /// aside; [`Status::undelivered`](super::Status::undelivered) gives the reason. A message set aside takes memory. It does not count towards the
-    /// capacity of its queue as long as at most 1,024 messages are set aside. If a process dies while it moves a message, the
+    /// The process that finds a message for the dead-letter queue moves the message with its own rights. While the move is not possible, the message
+    /// stays set aside; [`Status::undelivered`](super::Status::undelivered) gives the reason. A message set aside takes memory. The message does not
+    /// count towards the capacity of its queue as long as at most 1,024 messages are set aside. If a process dies while it moves a message, the
     /// message may be in both queues.
     ///
     /// Both queues must belong to the same user, when this queue is created and when a message is moved. So no queue makes its
@@ -406,14 +404,14 @@ impl OpenOptions {
     /// A process has the queue open until it drops the handle, ends in any way, or executes another program. A forked child has
     /// the queue open, too, until it drops its copy of the handle. The process that drops the last handle removes the queue.
     ///
-    /// If the last process was killed or leaked its handle, another process removes the queue later. It is the next process that opens or creates a
-    /// queue of this name, creates another queue of this kind, or lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`).
+    /// If the last process was killed or leaked its handle, another process removes the queue later. That process is the next one that opens or
+    /// creates a queue of this name, creates another queue with this option, or lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`).
     ///
     /// The option exists only for POSIX queues: System V queues have no handles to close, and a ring ends with its owner.
     ///
-    /// The option costs some system calls when the queue is opened and closed, and no descriptor. In a namespace of several
-    /// users only the queue's owner and root can remove the queue. If another user closes it last, the queue stays until the
-    /// owner or root uses the namespace, or a process opens the queue again.
+    /// The option costs some system calls when the queue is opened and closed, and no descriptor. In a namespace of several users only the queue's
+    /// owner and root can remove the queue. If another user closes the queue last, the queue stays until the owner or root uses the namespace, or a
+    /// process opens the queue again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -460,13 +458,12 @@ impl OpenOptions {
     }
 
     /// Sets fair priorities of a created queue: after `after` deliveries during which a message of a lower priority waited, a message of a lower
-    /// priority is delivered. The lower priorities take turns, in descending order. So a stream of urgent messages does not make the other messages
-    /// wait for ever: these get one of `after + 1` deliveries. `after` is at most 65,535. 0, the default, is the strict
-    /// order of POSIX.
+    /// priority is delivered. The lower priorities take turns, in descending order. So messages of lower priority do not wait for ever behind a
+    /// stream of urgent messages: they get one of `after + 1` deliveries. `after` is at most 65,535. 0, the default, is the strict order of POSIX.
     ///
-    /// Only the order of delivery between priorities changes. Within a priority the oldest message comes first. Each receiver of the queue
-    /// takes its turn, also a program that uses libc's functions. A lease counts as a delivery. A full queue
-    /// with [`OnFull::DropOldest`] still drops messages of the lowest priority.
+    /// Only the order of delivery between priorities changes. Within a priority the oldest message comes first. The turns apply to every receiver of
+    /// the queue, also to a program that uses libc's functions. A lease counts as a delivery. A full queue with [`OnFull::DropOldest`] still drops
+    /// messages of the lowest priority.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -490,11 +487,11 @@ impl OpenOptions {
     }
 
     /// Sets whether a created queue notes the events of its messages: each delivery on a lease and its end, and each move to a dead-letter queue and
-    /// back, with time and process. [`peek`](super::Queue::peek) and [`messages`](super::Queue::messages) return them. A message takes
-    /// its events along to a dead-letter queue and back, and a queue without the option continues the events of such a message.
+    /// back, with time and process. [`peek`](super::Queue::peek) and [`messages`](super::Queue::messages) return the events. A message takes its
+    /// events along to a dead-letter queue and back, and a queue without the option continues the events of that message.
     ///
-    /// A delivery and a return take some nanoseconds more, and 256 bytes of memory for each slot that held a leased message. A send, and a
-    /// receive without a lease, do nothing for it. By default, events are not noted.
+    /// With the option, a delivery and a return take some nanoseconds more, and each slot that held a leased message takes 256 bytes of memory. A
+    /// send, and a receive without a lease, cost the same as without the option. By default, events are not noted.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -518,9 +515,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets whether the handle counts as an open handle of a queue with [`remove_on_last_close`](Self::remove_on_last_close). By
-    /// default it counts. A handle that does not count, for inspection, neither keeps nor removes the queue. A queue that is
-    /// created with such a handle waits for the first handle that counts.
+    /// Sets whether the handle counts as an open handle of a queue with [`remove_on_last_close`](Self::remove_on_last_close). By default it counts. A
+    /// handle that does not count is for inspection: it neither keeps nor removes the queue. A queue that is created with such a handle stays at
+    /// least until the first handle that counts is opened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -540,7 +537,7 @@ impl OpenOptions {
     }
 
     /// Sets the result of opening a queue with [`remove_on_last_close`](Self::remove_on_last_close) that no process has open any more. By default,
-    /// the call removes the queue and does not find it. With `false`, it opens the queue, for example to list the queues that would be removed.
+    /// the call removes the queue and does not find it. With `false`, the call opens the queue, for example to list the queues that would be removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -559,7 +556,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the namespace, instead of the one that [`Namespace::resolve`] gives.
+    /// Sets the namespace, instead of the namespace that [`Namespace::resolve`] gives.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,4 +1,4 @@
-//! Messages that come from outside: each arrives once, even if the process that brings it dies.
+//! Messages that a program brings from outside of the namespace: each arrives once, even if the program dies.
 
 use super::queue::Queue;
 use super::reservation::Reservation;
@@ -9,7 +9,8 @@ use umsg_shm::posix_engine::{Arrival, Origin as Recorded};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
-/// The origin of a message outside the queues of this namespace: a source, and the message's number there. 48 bits of each count.
+/// The origin of a message outside the queues of this namespace: a source, and the message's number in that source. The queue stores the lower 48
+/// bits of both numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// A number of the source, for example a hash of its name. Two sources of one queue must differ.
@@ -28,9 +29,9 @@ impl Origin {
 }
 
 impl Reservation<'_> {
-    /// Sends the message, and leaves a record of its arrival in the queue. One store does both. The record outlasts the process, and lasts until
-    /// [`Queue::forget_arrival`]. `sent` is the time of the first send, from which a time to live counts; `None` for now. Returns the
-    /// message's [number](super::Lease::message_id) in this queue.
+    /// Sends the message, and leaves a record of its arrival in the queue, with one store. The record outlasts the process, and lasts until
+    /// [`Queue::forget_arrival`]. `sent` is the time of the first send, from which a time to live counts; `None` for now. Returns the message's
+    /// [number](super::Lease::message_id) in this queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -56,7 +57,7 @@ impl Reservation<'_> {
     /// The errors of [`commit`](Self::commit).
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent and has a record, or neither.
+    /// Before the call returns: the message was sent and has a record, or the message was not sent.
     pub fn commit_from(
         self,
         priority: u32,
@@ -84,8 +85,8 @@ impl Reservation<'_> {
 }
 
 impl Queue {
-    /// Returns a number that no other queue of this machine has since the machine started, equal for all handles of one queue. A queue that is
-    /// removed and created again has another number.
+    /// Returns a number that no other queue of this machine has had since the machine started. All handles of one queue return the same number. A
+    /// queue that is removed and created again has another number.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -120,9 +121,9 @@ impl Queue {
         arrivals.map_err(|refused| self.receive_error(refused))
     }
 
-    /// Returns the [numbers](super::Lease::message_id) of the messages that have one: all that were leased, delayed or [brought from
-    /// elsewhere](Reservation::commit_from) and have not left the queue. A message that was handed over to a blocked receiver, which has not taken it
-    /// yet, is missing.
+    /// Returns the [numbers](super::Lease::message_id) of the messages that have a number: all messages that were leased, delayed or [brought from
+    /// outside](Reservation::commit_from) and have not left the queue. The result leaves out a message that was handed over to a blocked receiver and
+    /// not taken yet.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -143,7 +144,8 @@ impl Queue {
         numbers.map_err(|refused| self.receive_error(refused))
     }
 
-    /// Ends the record of an arrival: the caller has noted elsewhere that the message has arrived. Does nothing if there is no such record.
+    /// Ends the record of an arrival. Call this method after the arrival was noted at the source. The call has no effect if the queue has no record
+    /// with this origin.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -13,8 +13,8 @@ use umsg_shm::sys::{clock, thread};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peeked {
-    /// A number that no other message of the queue has. It is the same as [`Lease::message_id`](super::Lease::message_id), and, for a dead letter,
-    /// as [`History::id`]. A message gets its number at its first lease, or when the queue sorts it by priority; `None` before.
+    /// A number that no other message of the queue has. It is the same as [`Lease::message_id`](super::Lease::message_id), and, for a dead letter, as
+    /// [`History::id`]. A message gets its number at its first lease, or when the queue sorts it by priority; `None` before that time.
     pub id: Option<u64>,
     /// The bytes of the message.
     pub data: Vec<u8>,
@@ -22,20 +22,21 @@ pub struct Peeked {
     pub priority: u32,
     /// Process id of the sender.
     pub pid: u32,
-    /// The time of the call that sent it, accurate to a few milliseconds. A message that was restored from a snapshot after it was due has
-    /// the time at which it was due.
+    /// The time of the call that sent the message, accurate to a few milliseconds. If a delayed message was restored from a snapshot after its
+    /// delivery time, the field has the delivery time.
     pub sent: SystemTime,
-    /// For a delayed message, the earliest time of its delivery. For a queued message that was [sent for a later time](Queue::send_after), that
-    /// time, at which its time to live began. `None` for other messages.
+    /// For a delayed message, the earliest time of its delivery. For a queued message that was [sent for a later time](Queue::send_after), its
+    /// delivery time, at which its time to live began. `None` for other messages.
     pub due: Option<SystemTime>,
     /// Number of leases after which the message came back.
     pub returns: u32,
-    /// The history of a dead letter, and of a message that was one.
+    /// The history of a message that is or was a dead letter.
     pub history: Option<History>,
-    /// The known events of the message, the oldest first, in a queue that [traces messages](super::OpenOptions::trace_messages); otherwise empty.
-    /// The first one is the send, and the queue keeps the last 13 others. A message takes its events along to a dead-letter queue and back.
+    /// The known events of the message, the oldest first, in a queue that [traces messages](super::OpenOptions::trace_messages); otherwise empty. The
+    /// first event is the send, and the queue keeps the last 13 of the other events. A message takes its events along to a dead-letter queue and
+    /// back.
     pub events: Vec<MessageEvent>,
-    /// The number of events behind the send that are no longer known.
+    /// The number of events after the send that are no longer known.
     pub forgotten_events: u32,
 }
 
@@ -74,7 +75,7 @@ impl Peeked {
             .collect()
     }
 
-    /// Returns the time since the send; zero if the system's clock was set back since.
+    /// Returns the time since the send; zero if the system's clock was set back after the send.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -109,7 +110,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Other receivers wait meanwhile, for a time in proportion to `n`: some nanoseconds for each message.
+    /// Other receivers wait during the call, for a time in proportion to `n`: some nanoseconds for each message.
     ///
     /// # Errors
     /// The errors of [`messages`](Self::messages).
@@ -135,7 +136,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Other receivers wait meanwhile, for as long as copying takes. Senders do not wait.
+    /// Other receivers wait while the call copies the messages. Senders do not wait.
     ///
     /// # Errors
     /// [`ReceiveError::NotReadable`], `Damaged`, `WouldDeadlock`; `NoMemory` if there is no memory for the copies; `TimedOut` if
@@ -147,7 +148,7 @@ impl Queue {
         self.peeked(0, most)
     }
 
-    /// Returns up to `most` delayed messages in the order in which they become due, as they were at one instant, and leaves them delayed.
+    /// Returns up to `most` delayed messages in the order of their delivery times, as they were at one instant, and leaves them delayed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -164,7 +165,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Other receivers wait meanwhile: for a time in proportion to all leased and delayed messages.
+    /// Other receivers wait during the call, for a time in proportion to all leased and delayed messages.
     ///
     /// # Errors
     /// The errors of [`messages`](Self::messages).
@@ -199,7 +200,7 @@ impl Queue {
             .map_err(|refused| self.receive_error(refused))
     }
 
-    /// Returns up to `most` messages behind the first `skip`.
+    /// Returns up to `most` messages after the first `skip` messages.
     fn look(&self, skip: usize, most: usize) -> Result<PeekedMessages, ReceiveError> {
         self.check_to_look()?;
         self.engine

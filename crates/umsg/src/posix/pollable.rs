@@ -7,12 +7,12 @@ use umsg_shm::doorbell::{Edges, Readiness};
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop. It is readable (POLLIN) while there is a message, and writable
-    /// (POLLOUT) while there is room. The handle's access does not change this: the descriptor shows the state of the queue to every process that has
-    /// the descriptor.
+    /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop. The descriptor is readable (POLLIN) while there is a message, and
+    /// writable (POLLOUT) while there is room. The descriptor shows both states in every process that has the descriptor, whatever the access of the
+    /// handle.
     ///
-    /// The first call opens the descriptor; it stays the same until the queue is dropped, which closes it. Use the descriptor
-    /// only for polling and for passing on. Send and receive through the queue.
+    /// The first call opens the descriptor. Later calls return the same descriptor, until the queue is dropped, which closes the descriptor. Use the
+    /// descriptor only for polling and for passing on. Send and receive through the queue.
     ///
     /// The descriptor shows messages and room as Linux does for its own queues, with one exception. If all messages are
     /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, although a send would wait. A poller of
@@ -20,14 +20,14 @@ impl Queue {
     ///
     /// If processes of other users may use the queue, a thread of the library passes their changes on to this process's pollers.
     ///
-    /// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation dies,
-    /// or the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a second. If a
-    /// process polls before the queue has its first delayed message or lease, the process has no such thread yet. That first message or lease makes
-    /// the descriptor ready once, although a receive finds no message. That receive starts the thread.
+    /// Time or a death may bring a message, room or the end of the stream: a delayed message reaches its delivery time, the holder of a lease or of a
+    /// reservation dies, or the last producer dies. A thread of this process checks for these changes, and makes the descriptor ready within a tenth
+    /// of a second. If a process polls before the queue has its first delayed message or lease, the process has no such thread yet. The first delayed
+    /// message or lease then makes the descriptor ready once, although a receive finds no message. That receive starts the thread.
     ///
-    /// While a process has the descriptor open, each send or receive that empties or fills the queue, or ends that state, costs
-    /// a system call. Other calls cost no more than usual. When every polling process has closed the descriptor or died, the other processes notice
-    /// that after at most some hundred messages.
+    /// While a process has the descriptor open, a send or receive costs a system call if it makes the queue empty or full, or ends that state. Other
+    /// calls cost no more than usual. When every polling process has closed the descriptor or died, the other processes notice this change after at
+    /// most some hundred messages.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("umsg-poll-{}", std::process::id()));
@@ -58,9 +58,9 @@ impl Queue {
         self.pollable_with(Edges::Changes)
     }
 
-    /// Returns a descriptor as [`pollable`](Self::pollable) does, for an edge-triggered poller (EPOLLET) that must also be woken when the
-    /// readiness stays the same. From then on every process that uses the queue pays a system call for these events, until no
-    /// process has the descriptor open any more.
+    /// Returns a descriptor as [`pollable`](Self::pollable) does, for an edge-triggered poller (EPOLLET) that must also be woken when the readiness
+    /// stays the same. After this call, every process that uses the queue pays a system call for these events, until no process has the descriptor
+    /// open any more.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -82,9 +82,9 @@ impl Queue {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
-    /// Looks for a message for some microseconds, as a call does before it sleeps. The call returns at once if recent looks have found no message, if
-    /// the machine has one processor, or with [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be a message. For event
-    /// loops.
+    /// Spins for some microseconds until there is a message, as a call does before it sleeps. The call returns at once if recent spins have found no
+    /// message, if the machine has one processor, or with [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be a
+    /// message. For event loops.
     #[doc(hidden)]
     #[must_use]
     pub fn look_for_message(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Producers: the end of the last one ends the stream.
+//! Producers: when the last producer ends, the stream of messages ends.
 
 use super::queue::Queue;
 use crate::error::SendError;
@@ -15,11 +15,11 @@ use umsg_shm::sys::thread;
 /// A producer dereferences to the queue, and so sends like the queue. Other handles of the queue can send, too, but do not count as producers. For a
 /// queue without that option, a producer has no effect.
 ///
-/// A forked child is not counted through its parent's producer, and needs its own. A leaked producer counts until its process ends.
+/// A forked child is not counted through its parent's producer, and needs its own producer. A leaked producer counts until its process ends.
 ///
 /// # If the process dies
-/// A receiver that finds the queue empty notices the death within some milliseconds. A blocked receiver or a poller notices it within a tenth of a
-/// second.
+/// A receiver that finds the queue empty notices the death of the last producer within some milliseconds. A blocked receiver or a poller notices the
+/// death within a tenth of a second.
 #[derive(Debug)]
 #[must_use = "a producer that is dropped may end the stream"]
 pub struct Producer<'q> {
@@ -58,7 +58,7 @@ impl Queue {
         Ok(Producer::of(Holder::Borrowed(self)))
     }
 
-    /// Counts this process as [`producer`](Self::producer) does, with a producer that keeps the queue open. It can be kept in a struct,
+    /// Counts this process as [`producer`](Self::producer) does, with a producer that keeps the queue open. The producer can be kept in a struct,
     /// sent to another thread, and outlive the caller's handle.
     ///
     /// ```
@@ -82,7 +82,7 @@ impl Queue {
         Ok(Producer::of(Holder::Shared(Arc::clone(self))))
     }
 
-    /// Counts this process once more, without a guard.
+    /// Counts one more producer for this process, without a guard.
     #[doc(hidden)]
     pub fn begin_to_produce(&self) -> Result<(), SendError> {
         self.check_to_send(0)?;
@@ -99,7 +99,7 @@ impl Queue {
         }
     }
 
-    /// Counts this process once less. Returns false if it did not count.
+    /// Counts one producer less for this process. Returns false if the process had no producer.
     #[doc(hidden)]
     pub fn end_producing(&self) -> Result<bool, SendError> {
         self.check_to_send(0)?;
@@ -129,7 +129,7 @@ impl Deref for Producer<'_> {
 impl Drop for Producer<'_> {
     fn drop(&mut self) {
         if self.pid == thread::current().pid() {
-            // The call fails in a signal handler that has interrupted a call on the queue. Then the process counts until it ends.
+            // The call fails in a signal handler that has interrupted a call on the queue. The process then counts as a producer until it ends.
             let _ = self.queue.end_producing();
         }
     }

@@ -24,17 +24,17 @@ use umsg_shm::waiters::pacing::Waiting;
 
 /// An open message queue. Threads may share it, and a forked child may continue to use it.
 ///
-/// Dropping it unmaps the queue. The messages stay until a process receives them or the queue is [unlinked](super::unlink). A
-/// queue with [`remove_on_last_close`](OpenOptions::remove_on_last_close) is removed with its last handle.
+/// A drop unmaps the queue. The messages stay until a process receives them or the queue is [unlinked](super::unlink). A queue with
+/// [`remove_on_last_close`](OpenOptions::remove_on_last_close) is removed with its last handle.
 ///
 /// # Threads
-/// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end them. They
-/// borrow the queue. A thread that takes over a lease or a reservation needs a scope ([`std::thread::scope`]), or a lease that owns a
-/// share of the queue ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked child may use the
-/// queue, but not the leases of its parent.
+/// A queue is `Send` and `Sync`, and so are its leases and reservations. A lease or a reservation belongs to the process, and any thread of the
+/// process may end it. It borrows the queue, so a thread that takes it over needs a scope ([`std::thread::scope`]). A lease or a reservation that
+/// owns a share of the queue needs no scope ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked
+/// child may use the queue, but not the leases of its parent.
 pub struct Queue {
     pub(crate) engine: Engine,
-    /// The name that the queue had when it was opened, with its slash; `None` if the queue had no name by then.
+    /// The name that the queue had when it was opened, with its slash; `None` if the queue had no name at that time.
     pub(super) name: Option<OsString>,
     /// The namespace of the queue's file, if it is known.
     pub(super) namespace: Option<Namespace>,
@@ -149,7 +149,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Only after a process has died inside an operation on this queue: then for the time of the repair, and at most a second.
+    /// Only after a process has died inside an operation on this queue: then during the repair, for at most a second.
     pub fn attributes(&self) -> Attributes {
         self.engine.repair_receivers(thread::current());
         status::settled_attributes(&self.engine)
@@ -187,7 +187,7 @@ impl Queue {
         self.engine.pacing.set(waiting);
     }
 
-    /// Returns device and inode number of the queue's file. They are equal for two handles of one queue.
+    /// Returns device and inode number of the queue's file. Two handles of one queue return the same numbers.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

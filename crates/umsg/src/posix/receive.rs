@@ -95,7 +95,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is empty, or a process is stopped inside an operation on it, until the time is over.
+    /// Until the time is over, while the queue is empty, or a process is stopped inside an operation on the queue.
     ///
     /// # If the process dies
     /// The same as for [`receive`](Self::receive).

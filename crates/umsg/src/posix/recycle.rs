@@ -1,10 +1,9 @@
 //! Reusing the segment of a removed queue for the next queue, for the drop-in. The next queue needs no new file, mapping or pages, and no change of
 //! a directory.
 //!
-//! If a process removes a queue that no other process has opened, it leaves the file under its name, and marks the segment as vacant
+//! If a process removes a queue that no other process has opened, the process leaves the file under its name, and marks the segment as vacant
 //! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). Another mark makes the segment the next queue of the same name with the same
-//! attributes. All other processes treat the file as missing, and remove it if they want its name ([`crate::namespace`],
-//! `vacated.rs`).
+//! attributes. All other processes treat the file as missing, and remove the file if they want its name ([`crate::namespace`], `vacated.rs`).
 //!
 //! | condition | reason |
 //! |---|---|
@@ -30,14 +29,14 @@ use umsg_shm::posix_engine::segment::Policy;
 const PRIVATE: u32 = 0o600;
 
 impl OpenOptions {
-    /// Lets the creator of a new queue [`vacate`](Queue::vacate) it later, if the queue meets the conditions.
+    /// Sets whether the creator of a new queue may later [`vacate`](Queue::vacate) the queue, if the queue meets the conditions.
     #[doc(hidden)]
     pub fn recyclable(&mut self, recyclable: bool) -> &mut Self {
         self.recyclable = recyclable;
         self
     }
 
-    /// Returns whether only its creator may use a new queue. `mode` is its mode after the umask.
+    /// Returns whether a new queue begins as one that only its creator uses. `mode` is the queue's mode after the umask.
     pub(super) fn begins_sole(&self, namespace: &Namespace, limits: &Limits, mode: u32) -> bool {
         self.recyclable && mode == PRIVATE && self.is_plain(limits) && namespace.is_private()
     }
@@ -54,10 +53,10 @@ impl OpenOptions {
     /// state of the file at its creation. Returns None if the queue has to be created in full, for example to find out why it can't be
     /// created.
     ///
-    /// The caller is the process that has vacated the segment. It does not use `removed` for anything else.
+    /// The caller is the process that has vacated the segment, and uses `removed` only for this call.
     ///
     /// # If the process dies
-    /// There is no queue, or a complete one.
+    /// The queue does not exist, or is complete.
     #[doc(hidden)]
     pub fn revive(
         &self,
@@ -66,7 +65,7 @@ impl OpenOptions {
         removed: &Queue,
         created: FileState,
     ) -> Option<OwnedFd> {
-        // The namespace had room for the queue when the file was created, and the file counts towards the limit since then.
+        // The namespace had room for the queue when the file was created, and has counted the file towards the limit since that time.
         let limits = namespace.limits_since(created.changed())?;
         let layout = self.layout(&limits).ok()?;
         let segment = removed.engine.segment();
@@ -84,8 +83,8 @@ impl OpenOptions {
 }
 
 impl Queue {
-    /// Returns whether this process has created the queue as one that it may [`vacate`](Self::vacate), and no other process has opened it.
-    /// A hint.
+    /// A hint: returns whether this process has created the queue as one that it may [`vacate`](Self::vacate), and no other process has opened the
+    /// queue.
     #[doc(hidden)]
     #[must_use]
     pub fn is_sole(&self) -> bool {
@@ -99,7 +98,7 @@ impl Queue {
         self.engine.segment().is_vacant()
     }
 
-    /// If the creator of a queue may vacate it, makes it an ordinary queue, because a forked child is about to use it. Returns false if the queue
+    /// Makes the queue an ordinary queue if its creator may vacate it, because a forked child is about to use the queue. Returns false if the queue
     /// was removed.
     #[doc(hidden)]
     #[must_use]
@@ -110,11 +109,11 @@ impl Queue {
     /// Removes the queue `name`, and keeps its segment for the next queue of the name. Returns false if the queue has to be removed in
     /// full. `created` is the state of the file at its creation.
     ///
-    /// The caller is the process that has created the queue, no thread uses this handle, and no process has a descriptor of the file that
-    /// this process had.
+    /// The caller is the process that has created the queue. No thread uses this handle, and no process has a copy of a descriptor with which this
+    /// process opened the file.
     ///
     /// # If the process dies
-    /// The queue exists, or it is removed.
+    /// The queue exists, or is removed.
     #[doc(hidden)]
     #[must_use]
     pub fn vacate(&self, namespace: &Namespace, name: &OsStr, created: FileState) -> bool {
@@ -126,8 +125,8 @@ impl Queue {
                 && stat.st_uid == geteuid().as_raw()
                 && stat.st_blocks as usize * 512 == segment.first_len()
         };
-        // While only its creator uses the queue, the name leads to the queue until the creator removes it, or another process opens it, which ends
-        // this state.
+        // The name leads to the queue while only its creator uses the queue. The creator ends this state by removing the queue, and another process
+        // by opening the queue.
         self.is_sole()
             && namespace
                 .look_up(name)
@@ -144,8 +143,8 @@ pub fn give_up(namespace: &Namespace, name: &OsStr) {
     }
 }
 
-/// Prepares a process that reuses segments. From now on, the namespace counts the changes of its limits, so the process does not have to check the
-/// limits for each queue. Removes the files of some queues that were removed by processes which have died since.
+/// Prepares a process that reuses segments. After this call, the namespace counts the changes of its limits, so the process does not have to check
+/// the limits for each queue. The call also removes the files of some vacated queues whose creators have died.
 #[doc(hidden)]
 pub fn begin_recycling(namespace: &Namespace) {
     namespace.begin_count_of_changes();

@@ -1,15 +1,15 @@
 //! Redriving: sending dead letters back to the queues from which they come.
 //!
-//! The history of a message names its source, and every process that may use the dead-letter queue can forge that name. The caller sends
-//! with its own rights. So a message goes to the queue of its history only if that queue
+//! The history of a message names its source, and every process that may use the dead-letter queue can forge that name. The caller sends with its own
+//! rights. So a message returns to the queue that its history names only if that queue
 //!
 //! - has the same owner as the dead-letter queue, compared on the opened files, and
-//! - has this queue as its dead-letter queue, by a label that its owner made (`namespace/dead_letters.rs`).
+//! - has this dead-letter queue as its dead-letter queue, by a label that its owner made (`namespace/dead_letters.rs`).
 //!
-//! A caller that [names the queue](Redrive::to) decides for itself.
+//! If the caller [names the queue](Redrive::to), these checks are omitted.
 //!
-//! A message is in one of the queues at each instant that a receiver can observe, even if the process is killed: `posix/transfer.rs`. The
-//! message of a killed process stays held in the dead-letter queue, and the next call returns it or ends its move.
+//! A message is in one of the queues at each instant that a receiver can observe, even if the process is killed (see `posix/transfer.rs`). The
+//! message of a killed process stays held in the dead-letter queue. The next redrive returns the message to that queue, or ends its move.
 
 use super::directory::list_untouched;
 use super::history::{DeadReason, History};
@@ -26,7 +26,7 @@ use umsg_shm::posix_engine::{DeadLetter, LeaseHandle, Origin};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 
-/// Time that each step in the other queue waits for a lock whose owner is stopped.
+/// The time for which each step in the other queue waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Selects the dead letters that [`Queue::redrive`] sends back, and their destination. By default: all dead letters, each to the queue from which
@@ -192,7 +192,7 @@ pub struct PeekedLetter {
     pub history: History,
     /// Length of the whole message, in bytes.
     pub len: usize,
-    /// The message's bytes, or the first of them.
+    /// The message's first bytes, or all of them.
     pub data: Vec<u8>,
 }
 
@@ -210,7 +210,7 @@ pub struct Redriven {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The queue to which they could not be sent. `None`: their history names no queue.
+    /// The queue to which the messages could not be sent. `None`: their history names no queue.
     pub queue: Option<OsString>,
     /// The number of these messages.
     pub messages: usize,
@@ -235,7 +235,8 @@ pub enum RedriveFailure {
         "the original queue and the dead-letter queue have different owners: name the queue to send the messages to"
     )]
     OtherOwner,
-    /// The source has no dead-letter queue, or another one. The history may be forged, or the source was removed and created again.
+    /// The source has no dead-letter queue, or its dead-letter queue is another queue. The history may be forged, or the source was removed and
+    /// created again.
     #[error(
         "the original queue does not name this queue as its dead-letter queue: name the queue to send the messages to"
     )]
@@ -243,7 +244,7 @@ pub enum RedriveFailure {
     /// The queue to send to does not exist or can't be opened.
     #[error(transparent)]
     Open(OpenError),
-    /// The destination queue does not take the message: it is full, closed, or has a smaller message size.
+    /// The destination queue does not accept the message: the queue is full or closed, or its message size is smaller.
     #[error(transparent)]
     Send(SendError),
 }
@@ -272,7 +273,7 @@ impl RedriveFailure {
     }
 }
 
-/// The queues that a call sends to: opened, or the reason why not.
+/// The queues to which a call sends messages. An `Err` is a queue that could not be opened or refused a message; its reason is in `redriven`.
 struct Targets<'a> {
     from: &'a Queue,
     number: u64,
@@ -357,8 +358,8 @@ impl Queue {
             .map_err(|refused| self.receive_error(refused))
     }
 
-    /// Sends dead letters back to the queues from which they come, behind the messages that are there. They keep bytes, priority and history. Their
-    /// deliveries are counted from 0 again.
+    /// Sends dead letters back to the queues from which they come, after the messages that are in these queues. The dead letters keep bytes, priority
+    /// and history. Their deliveries are counted from 0 again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -379,15 +380,15 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for room. If a process is stopped inside an operation on the other queue, a step waits for at most a second.
+    /// Never for room. If a process is stopped inside an operation on the destination queue, a step waits for at most a second.
     ///
     /// # Errors
     /// The errors of [`messages`](Self::messages) for this queue. [`Redriven::refused`] counts the messages that another queue did not
     /// take, with the reason. These messages keep their places.
     ///
     /// # If the process dies
-    /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this
-    /// method sends or returns it.
+    /// No message is lost, and none is in two queues. If a message was being sent, it stays held for the dead process; the next call of this method
+    /// sends or returns it.
     pub fn redrive(&self, which: &Redrive) -> Result<Redriven, ReceiveError> {
         self.check_to_look()?;
         let mut targets = Targets {
@@ -423,8 +424,8 @@ impl Targets<'_> {
         Ok(())
     }
 
-    /// Returns whether a message has arrived in the queue with the number `to`. Returns None if a queue that may have this number can't be opened.
-    /// Then a process with the permission finds out later.
+    /// Returns whether a message has arrived in the queue with the number `to`. Returns None if a queue that may have this number can't be opened. In
+    /// that case, the message stays held until a process with the permission makes a redrive.
     fn has_arrived(&self, handle: &LeaseHandle, to: u64) -> Option<bool> {
         let namespace = self.from.namespace.as_ref()?;
         let mut is_certain = true;
@@ -432,7 +433,8 @@ impl Targets<'_> {
             let queue = match listed.queue {
                 Ok(queue) => queue,
                 Err(OpenError::NotFound) => continue,
-                // Only a process that may send to a queue can have sent the message there.
+                // Only a process that may send to a queue can have sent the message to it. So a queue that can't be opened for reading is opened for
+                // sending.
                 Err(_) => match OpenOptions::open_of_owner(namespace, &listed.name, None) {
                     Ok(Some(queue)) => queue,
                     _ => {
@@ -482,7 +484,7 @@ impl Targets<'_> {
         let departure = engine
             .begin_redrive(me, place, number)
             .map_err(|refused| self.from.receive_error(refused))?;
-        // Otherwise another process has taken the message.
+        // `None`: another process has taken the message.
         let Some(departure) = departure else {
             return Ok(());
         };
@@ -513,7 +515,7 @@ impl Targets<'_> {
         Ok(())
     }
 
-    /// Opens a queue to send to, and ends the records that dead processes have left there.
+    /// Opens a destination queue, and ends the records that dead processes have left in that queue.
     fn open(&self, name: &[u8], is_source: bool) -> Result<Queue, RedriveFailure> {
         let namespace = match &self.from.namespace {
             Some(namespace) if !name.is_empty() => namespace,

@@ -14,9 +14,9 @@ use umsg_shm::sys::thread;
 
 /// Room in a queue for a message that is written in place, and sent by [`commit`](Self::commit).
 ///
-/// The reservation counts for the queue's capacity from the beginning. Other processes can send meanwhile: the message takes its place behind all
-/// messages of its priority that were sent before the commit. Dropping the reservation, or the death of the process,
-/// frees the room. A forked child does not own its parent's reservations. An exec ends reservations as it ends leases.
+/// The reservation counts for the queue's capacity from the beginning. Other processes can send in the meantime: the message is delivered after all
+/// messages of its priority that were sent before the commit. A drop of the reservation, or the death of the process, frees the room. A forked child
+/// does not own its parent's reservations. An exec ends reservations as it ends leases.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-reserve-{}", std::process::id()));
@@ -46,8 +46,8 @@ pub struct Reservation<'q> {
 }
 
 impl Queue {
-    /// Reserves room for a message of `len` bytes, to be written in place. The first contents of the room are arbitrary, and may be bytes of
-    /// earlier messages. Source: none, the kernel's queues have no such call.
+    /// Reserves room for a message of `len` bytes, to be written in place. The room first has arbitrary contents, possibly bytes of earlier messages.
+    /// Source: none, the kernel's queues have no such call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -198,7 +198,7 @@ impl Queue {
                 open: true,
             }),
             Err(fault) => {
-                // The call fails if more than the message's place is corrupted, or a lock's owner is stopped.
+                // The cancellation can fail if more than the message's place is corrupted, or a lock's owner is stopped.
                 let _ = self.engine.cancel(me, &handle, deadline);
                 Err(self.send_error(fault.into()))
             }
@@ -223,8 +223,8 @@ impl Reservation<'_> {
         self.place.len()
     }
 
-    /// Returns the address of the message's room. The address is valid as long as the reservation. A forked child must not write
-    /// there: the message belongs to its parent.
+    /// Returns the address of the message's room. The address is valid as long as the reservation. A forked child must not write to the room, because
+    /// the message belongs to the parent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -279,7 +279,8 @@ impl Reservation<'_> {
         self.place.write_at(offset, bytes)
     }
 
-    /// Shortens the message: only its first `len` bytes are sent. In a forked child the parent's message keeps its length.
+    /// Shortens the message: only its first `len` bytes are sent. In a forked child, the call has no effect, and the parent's message keeps its
+    /// length.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -313,7 +314,8 @@ impl Reservation<'_> {
     ///
     /// # Errors
     /// [`SendError::PriorityTooHigh`] (EINVAL); [`SendError::NotWritable`] (EBADF) in a forked child; `NoMemory`, `NoSpace`,
-    /// `Damaged`, `WouldDeadlock`. After an error, the room is free again; after `WouldDeadlock`, that may take a tenth of a second.
+    /// `Damaged`, `WouldDeadlock`. After an error, the room is free again; after `WouldDeadlock`, the room may be free only after a tenth of a
+    /// second.
     ///
     /// # If the process dies
     /// Before the call returns: the message was sent completely, or not at all.
@@ -355,12 +357,13 @@ impl Reservation<'_> {
 }
 
 impl Reservation<'_> {
-    /// Frees the room as after the death of its owner. For a handler that has interrupted its own thread inside the queue and can't get the lock.
+    /// Frees the room as after the death of its owner. For a signal handler that has interrupted its own thread inside the queue and can't get the
+    /// lock.
     #[cold]
     fn abandon(&self) {
         let holds = Leases::of(self.queue.engine.segment());
-        // This thread holds the lock, so no other process changes records meanwhile. The interrupted call then finds a dead owner, a case
-        // that every call handles.
+        // This thread holds the lock, so no other process changes records. When the interrupted call continues, it finds a dead owner, a case that
+        // every call handles.
         if let Ok(Some(record)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved)
         {
             // No process with this id started at the changed time, so the owner counts as dead.

@@ -82,7 +82,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, or a process is stopped inside an operation on it, until the time is over.
+    /// Until the time is over, while the queue is full, or a process is stopped inside an operation on the queue.
     ///
     /// # If the process dies
     /// The same as for [`send`](Self::send).

@@ -6,8 +6,8 @@ use crate::error::QueueError;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-/// `void (*)(union sigval)`, called as a thread's first function. The calling convention passes a pointer like a `union sigval`, and the result of
-/// a detached thread is not used. So no frame of the library is below the program's function, which may end its thread.
+/// `void (*)(union sigval)`, called as a thread's first function. The calling convention passes a pointer like a `union sigval`, and the result of a
+/// detached thread is not used. The library has no stack frame below the program's function, so the function may end its thread.
 type Function = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The members of `struct sigevent` from `sigev_value` on, as glibc and musl lay them out on 64-bit machines.
@@ -23,15 +23,15 @@ struct Event {
 
 const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 
-/// Converts the notification that a program asks for.
+/// Converts the notification that a program requests.
 ///
 /// # Errors
 /// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`QueueError::NoMemory`].
 ///
 /// # Safety
-/// `event` is readable. If it asks for a thread, its function is valid, and its attributes are initialised or NULL.
+/// `event` is readable. If the event requests a thread, its function is valid, and its attributes are initialised or NULL.
 pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError> {
-    // SAFETY: by this function's contract `event` is readable; only the members of `Event` are read. It may be unaligned, as for the kernel.
+    // SAFETY: by this function's contract `event` is readable; only the members of `Event` are read. As in the kernel, `event` may be unaligned.
     let event = unsafe { event.cast::<Event>().read_unaligned() };
     match event.notify {
         libc::SIGEV_NONE => Ok(Notify::Nothing),
@@ -113,7 +113,7 @@ impl Attributes {
         if unsafe { libc::pthread_attr_init(room.as_mut_ptr()) } != 0 {
             return None;
         }
-        // SAFETY: it was just initialised.
+        // SAFETY: pthread_attr_init has just initialised the attributes.
         let mut attributes = Attributes(unsafe { room.assume_init() });
         let to = &raw mut *attributes.0;
         // SAFETY: `to` is initialised.
@@ -125,7 +125,7 @@ impl Attributes {
         Some(attributes)
     }
 
-    /// Starts a thread with no signal masked. If the thread can't be started, the error is lost: no caller is left.
+    /// Starts a thread with no signal masked. If the thread can't be started, the error is lost: no caller can receive it.
     fn start(mut self, function: Function, value: *mut c_void) {
         let unmasks = self.unmask();
         let mut thread = MaybeUninit::uninit();
@@ -137,7 +137,7 @@ impl Attributes {
         };
         match unmasks {
             true => start(),
-            // The thread inherits the mask of its maker: a handler may run here in between.
+            // The new thread inherits the signal mask of its creator. So this thread unmasks its signals for the call, and a handler may run.
             false => umsg_shm::sys::mask::unmasked(start),
         };
     }
@@ -153,7 +153,7 @@ impl Attributes {
             return false;
         }
         let mut none = MaybeUninit::uninit();
-        // SAFETY: the symbol of this name has this signature. The set is initialised before, and the function copies it.
+        // SAFETY: the symbol of this name has this signature. sigemptyset initialises the set before, and the function copies the set.
         unsafe {
             libc::sigemptyset(none.as_mut_ptr());
             std::mem::transmute::<*mut c_void, Setter>(found)(&raw mut *self.0, none.as_ptr()) == 0
@@ -214,7 +214,7 @@ unsafe fn copy_processors(from: *const libc::pthread_attr_t, to: *mut libc::pthr
     // SAFETY: the structure consists of bits, for which zero is valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let len = size_of::<libc::cpu_set_t>();
-    // SAFETY: both by this function's contract; the set has the given length.
+    // SAFETY: by this function's contract, both attributes are initialised; the set has the given length.
     unsafe {
         if pthread_attr_getaffinity_np(from, len, &raw mut set) == 0
             && (0..libc::CPU_SETSIZE as usize).any(|cpu| !libc::CPU_ISSET(cpu, &set))

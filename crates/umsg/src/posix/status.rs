@@ -16,7 +16,7 @@ use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::thread;
 use umsg_shm::waiters::{List, Waiters};
 
-/// The attributes that mq_getattr(3) gives, and the number of queued bytes.
+/// The attributes that mq_getattr(3) returns, and the number of queued bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attributes {
@@ -28,13 +28,12 @@ pub struct Attributes {
     pub messages: usize,
     /// Number of queued bytes.
     pub bytes: u64,
-    /// Number of reserved messages: written in place and not committed. They count for the capacity.
+    /// Number of reserved messages: written in place and not committed. Reserved messages count for the capacity.
     pub reserved: usize,
-    /// Number of leased messages: received in place and not acknowledged. They count for the capacity.
-    /// A message that is offered to a thread that waits for a lease counts as leased. If that thread is dead, it counts until a send or a receive
-    /// withdraws the offer.
+    /// Number of leased messages: received in place and not acknowledged. Leased messages count for the capacity. A message that is offered to a
+    /// thread that waits for a lease counts as leased. If that thread is dead, the message counts until a send or a receive withdraws the offer.
     pub leased: usize,
-    /// Number of delayed messages: sent or returned for a later delivery, and not due. They count for the capacity.
+    /// Number of delayed messages: sent or returned for a later delivery, before their delivery time. Delayed messages count for the capacity.
     pub delayed: usize,
 }
 
@@ -50,20 +49,21 @@ pub struct Status {
     pub uid: u32,
     /// The owner's group id.
     pub gid: u32,
-    /// Process id of the creator. 0 if the queue was created in another PID or time namespace, because the number would mean another process here.
+    /// Process id of the creator. 0 if the queue was created in another PID or time namespace, because the id would name another process in this
+    /// namespace.
     pub creator: u32,
     /// Time of the queue's creation.
     pub created: SystemTime,
-    /// Threads that wait for room, without killed ones.
+    /// Threads that wait for room. Killed threads are not counted.
     pub blocked_senders: usize,
-    /// Threads that wait for a message, without killed ones.
+    /// Threads that wait for a message. Killed threads are not counted.
     pub blocked_receivers: usize,
     /// Time of the last send, accurate to a few milliseconds; `None` if there was none.
     pub last_send: Option<SystemTime>,
     /// Time of the last receive, accurate to a few milliseconds; `None` if there was none.
     pub last_receive: Option<SystemTime>,
-    /// Number of slots, in use or free. It is slightly more than the greatest number of messages and blocked senders that the queue ever had at
-    /// once.
+    /// Number of slots, in use or free. The number is slightly more than the greatest number of messages and blocked senders that the queue ever had
+    /// at once.
     pub slots: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
@@ -85,7 +85,7 @@ pub struct Status {
     pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
-    /// True if the queue is closed for sending, or all its producers have died, so that the next send or receive closes it.
+    /// True if the queue is closed for sending, or if all its producers have died: the next send or receive then closes the queue.
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
@@ -119,7 +119,7 @@ statistics! {
     }
 }
 
-/// Returns the attributes without the lock: each number is right by itself.
+/// Returns the attributes without taking the lock. Each number is correct, but the numbers may belong to different instants.
 pub(super) fn attributes(engine: &Engine) -> Attributes {
     with_counts(engine, &engine.counts())
 }
@@ -142,7 +142,7 @@ fn with_counts(engine: &Engine, counts: &Counts) -> Attributes {
     }
 }
 
-/// Returns a queue's permission bits, without other bits that a process may have written there.
+/// Returns a queue's permission bits, without other bits that a process may have written to the word.
 pub(super) fn mode(fixed: &Fixed) -> u32 {
     fixed.header.mode() & 0o7777
 }
@@ -192,7 +192,7 @@ pub(super) fn status(queue: &Queue) -> Status {
     }
 }
 
-/// Returns the delays before a returned message is delivered again: the first one, and the longest.
+/// Returns the delays before a returned message is delivered again: the first delay, and the longest delay.
 pub(super) fn retry_delay(policy: &Policy) -> Option<(Duration, Duration)> {
     let [first, most] = policy.retry_delay.map(Duration::from_nanos);
     (!first.is_zero()).then(|| (first, most.max(first)))
@@ -204,12 +204,12 @@ pub(super) fn statistics(fixed: &Fixed) -> Statistics {
     Statistics::of(&fixed.counters, sender_repairs, receiver_repairs)
 }
 
-/// Converts a reading of the machine's clock to a time; 0 is never.
+/// Converts a reading of the machine's clock to a time; 0 means never.
 pub(super) fn moment(at: u64) -> Option<SystemTime> {
     (at != 0).then(|| clock::shown(at))
 }
 
-/// Converts nanoseconds since 1970 to a time; 0 is never.
+/// Converts nanoseconds since 1970 to a time; 0 means never.
 pub(super) fn time(nanoseconds: u64) -> Option<SystemTime> {
     (nanoseconds != 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds))
 }

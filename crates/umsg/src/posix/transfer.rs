@@ -10,20 +10,21 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::random::mix;
 use umsg_shm::sys::thread;
 
-/// A step that has failed gives its room in the other queue back. If a process is stopped inside that queue, the step tries for this time.
+/// The time for which a failed step tries to return its room to the other queue, if a process is stopped inside that queue.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Returns the number of a queue that moves messages: the file's inode number and the time of the queue's creation, mixed.
+/// Returns the number of a queue that moves messages: a hash of the file's inode number and the time of the queue's creation.
 pub(super) fn number(inode: u64, engine: &Engine) -> u64 {
     mix(mix(inode) ^ engine.segment().fixed().header.created_at())
 }
 
 /// Sends a copy of a held message to another queue. If the call succeeds, the message has arrived; if it fails, the message has not arrived.
 ///
-/// Meanwhile the other queue moves no message of its own, because each of the two queues may be the dead-letter queue of the other.
+/// During the call, the other queue moves no messages to its own dead-letter queue, because each of the two queues may be the dead-letter queue of
+/// the other.
 ///
 /// # If the process dies
-/// The next mover finds out with [`Engine::has_arrived`].
+/// The next mover finds out with [`Engine::has_arrived`] whether the message has arrived.
 pub(super) fn send_copy(
     from: &Engine,
     handle: &LeaseHandle,
@@ -54,7 +55,7 @@ pub(super) fn send_copy(
         });
     match sent {
         Ok(Some(_)) => Ok(()),
-        // A step behind the arrival failed.
+        // The message has arrived, and a later step failed.
         _ if engine.has_arrived(me, origin, Deadline::after(patience)) == Ok(true) => Ok(()),
         Ok(None) => Err(SendError::Full),
         Err(refused) => {
@@ -64,7 +65,7 @@ pub(super) fn send_copy(
     }
 }
 
-/// Ends the records of messages that have arrived in `to`, and that `from` has forgotten: their movers have died.
+/// Ends the records of messages that have arrived in `to` and that `from` no longer records as departing, because their movers have died.
 pub(super) fn forget_left_arrivals(
     from: &Engine,
     number: u64,
@@ -73,7 +74,7 @@ pub(super) fn forget_left_arrivals(
 ) -> Result<(), Refused> {
     let me = thread::current();
     for ticket in to.engine.arrivals(me, number, Deadline::after(patience))? {
-        // A ticket that is gone from the source never comes back.
+        // A ticket that has left the source is not used again.
         if !from.is_departing(me, ticket, Deadline::after(patience))? {
             let origin = Origin {
                 queue: number,

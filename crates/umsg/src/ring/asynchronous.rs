@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use umsg_shm::sys::clock::Deadline;
 
 /// The receiving end of a ring for tokio. The end waits on the ring's [descriptor](Ring::pollable). It needs no thread, and makes no system call for
-/// a message that is already there.
+/// a message that is already in the ring.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {

@@ -59,7 +59,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);
     let file = file.map_err(super::directory::file_error)?;
     let repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
-    // A sender may have died before it rang for a poller. Ringing once too often does no harm.
+    // A sender may have died before it rang the doorbell for a poller. An additional ring of the doorbell has no effect but a wake-up.
     if !repaired.done.is_empty() {
         button(namespace, file.as_fd())?.press();
     }

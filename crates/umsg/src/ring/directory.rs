@@ -64,8 +64,8 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     Ok(listed.filter(|listed| !is_gone(listed)).collect())
 }
 
-/// Returns the names of the rings of a namespace, each with the inode number of its file, without opening a ring. For programs that keep
-/// the rings open and look for new ones.
+/// Returns the names of the rings of a namespace, each with the inode number of its file, without opening a ring. For programs that keep the rings
+/// open and check for new rings.
 ///
 /// While a process has a ring open, no other file of the namespace has the inode number.
 ///
@@ -154,7 +154,7 @@ pub(super) fn remove(
 ) -> Result<(), RingError> {
     let file = match open_file(namespace, name) {
         Ok(file) => file,
-        // The file does not exist or its owner can't be determined, so the file can't be locked either.
+        // The file can't be opened, so the file can't be locked either.
         Err(error) if anyway || has_no_owner(&error) => {
             return namespace.unlink_file_in(RINGS, name).map_err(file_error);
         }
@@ -178,7 +178,7 @@ pub(super) fn remove(
     }
 }
 
-/// Returns whether the file of that name is no ring: then it has no owner.
+/// Returns whether the file with this name is no ring, and so has no owner.
 fn has_no_owner(error: &RingError) -> bool {
     matches!(
         error,
@@ -190,8 +190,8 @@ fn has_no_owner(error: &RingError) -> bool {
     )
 }
 
-/// Removes a file under its lock, unless another file has its name by now. Also removes the doorbell of the ring, if no process receives through
-/// it.
+/// Removes a file under its lock, unless another file has the name in the meantime. Also removes the doorbell of the ring, if no process receives
+/// through the doorbell.
 fn remove_file(
     namespace: &Namespace,
     name: &QueueName,
@@ -244,7 +244,7 @@ fn find_named(namespace: &Namespace, name: &QueueName) -> Result<Found, RingErro
     Ok(Observer::of(namespace, name)?.look())
 }
 
-/// A ring that stays mapped, so that its state can be read again and again. It is neither a sender nor a receiver.
+/// A ring that stays mapped, so that its state can be read repeatedly. An observer is neither a sender nor a receiver.
 #[derive(Debug)]
 pub struct Observer {
     engine: Engine,
@@ -399,8 +399,8 @@ impl Name {
         self.name.with_slash()
     }
 
-    /// Removes the name, unless another ring has it by now. Processes that have the ring open can still use it. The removal needs no descriptor,
-    /// because a process without a free descriptor would otherwise keep the name in use for as long as it lives.
+    /// Removes the name, unless another ring has the name in the meantime. Processes that have the ring open can still use it. The removal needs no
+    /// free descriptor, because a process without a free descriptor would otherwise keep the name in use until the process ends.
     pub(super) fn remove(self) {
         let path = self.namespace.path().join(RINGS);
         let path = path.join(self.name.as_os_str());
@@ -476,7 +476,7 @@ mod tests {
         let damaged = std::fs::File::open(&path).unwrap();
         let slower = || Options::new().create_in(&namespace, "/r");
         std::thread::scope(|scope| {
-            // This lock stands for the lock of the faster process.
+            // This lock represents the lock that the faster process holds.
             let locked = Locked::of(damaged.as_fd()).unwrap();
             let slower = scope.spawn(slower);
             std::thread::sleep(std::time::Duration::from_millis(100));

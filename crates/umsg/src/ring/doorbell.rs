@@ -6,8 +6,8 @@
 //!   passes a descriptor  ---->                                     keeps the descriptor for its message
 //! ```
 //!
-//! A ring without a name has a pair of sockets. A named ring has a socket in its namespace beside its file, see `place.rs`. A
-//! sender rings only if the receiver is about to poll, which the ring's wake word says. Otherwise a send makes no system call.
+//! A ring without a name has a pair of sockets. A named ring has a socket in its namespace beside its file, see `place.rs`. A sender rings only if
+//! the ring's wake word says that the receiver is about to poll. Otherwise a send makes no system call.
 
 use super::place::{Address, Place};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,16 +24,16 @@ use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use umsg_shm::sys::limit;
 
-/// The number of a passed descriptor. Each descriptor of the ring has another number. A message with a descriptor has the number in `res`.
+/// The number of a passed descriptor, unique in the ring. A message with a descriptor has the number in `res`.
 pub(super) type Ticket = i32;
 
 /// Bytes of a datagram that brings a descriptor.
 const LABEL: usize = size_of::<Ticket>();
 
-/// The largest number of descriptors that wait for their messages. If there are more, the oldest are closed.
+/// The maximum number of descriptors that wait for their messages. If more descriptors arrive, the oldest are closed.
 const MOST: u64 = 1024;
 
-/// Returns how many descriptors may wait: senders must not use up the receiver's descriptors.
+/// Returns how many descriptors may wait. The number is limited, because senders must not use up the receiver's descriptors.
 fn most() -> usize {
     limit::of_descriptors().map_or(MOST, |limit| (limit / 4).min(MOST)) as usize
 }
@@ -48,8 +48,8 @@ pub(super) enum Button {
 }
 
 impl Button {
-    /// Makes the receiver's descriptor readable. Returns false if this process can't, and another process should: for a named ring, a sender needs a
-    /// free descriptor number. Without a receiver the call has no effect.
+    /// Makes the receiver's descriptor readable. Returns false if this process can't ring, and another process should: for a named ring, a sender
+    /// needs a free descriptor number. Without a receiver the call has no effect.
     pub(super) fn press(&self) -> bool {
         is_rung(match self {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
@@ -61,7 +61,7 @@ impl Button {
     /// Passes a descriptor to the receiver.
     ///
     /// # Errors
-    /// ENOENT, ECONNREFUSED if the owner of the ring has no socket there.
+    /// ENOENT or ECONNREFUSED if the owner of the ring has no socket at the doorbell's place.
     pub(super) fn pass(&self, ticket: Ticket, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         match self {
             Button::Paired(socket) => pass_by(socket.as_fd(), None, ticket, descriptor),
@@ -107,7 +107,7 @@ fn ring_at(socket: BorrowedFd<'_>, address: &SocketAddrUnix) -> io::Result<usize
     )
 }
 
-/// Returns whether the doorbell is rung. A full socket is readable. If there is no longer a socket, no process polls.
+/// Returns whether the doorbell has rung. A full socket is readable, too. If the socket no longer exists, no process polls it.
 fn is_rung(outcome: io::Result<usize>) -> bool {
     matches!(
         outcome,
@@ -171,15 +171,15 @@ impl Doorbell {
     pub(super) fn ring(&self, button: &Button) {
         let _ = match button {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
-            // The receiver created the socket and has not removed it yet, so no other file has its name.
+            // The receiver created the socket and has not removed it yet, so no other file has the socket's name.
             Button::Named(place) => Address::of(place.path())
                 .and_then(|address| ring_at(self.socket.as_fd(), address.socket())),
         };
     }
 
-    /// Takes in the passed descriptors when the ring is empty; `passed` is the number of descriptors that were passed so far. Some of them have no
-    /// message, because there was no room for the message, or its sender died. If they stayed, they would fill the socket, and other senders could
-    /// not pass descriptors.
+    /// Takes in the passed descriptors when the ring is empty; `passed` is the number of descriptors that were passed so far. Some descriptors have
+    /// no message, because there was no room for the message, or its sender died. If these descriptors stayed, they would fill the socket, and other
+    /// senders could not pass descriptors.
     #[inline]
     pub(super) fn take_in(&mut self, passed: u32) {
         if self.taken_in != passed {
@@ -193,7 +193,7 @@ impl Doorbell {
         self.socket.as_fd()
     }
 
-    /// Gives the doorbell up: it belongs to another process, and dropping it leaves its path.
+    /// Gives up a doorbell that belongs to another process: a drop of this value leaves the path.
     pub(super) fn leave(&mut self) {
         self.path = None;
     }
@@ -205,15 +205,15 @@ impl Doorbell {
                 continue;
             };
             if self.waiting.len() >= most() {
-                // The descriptor's sender died before it sent the message.
+                // The sender of the oldest descriptor has not sent its message, probably because the sender died.
                 self.waiting.pop_front();
             }
             self.waiting.push_back((label, descriptor));
         }
     }
 
-    /// Returns the descriptor of a message. The call takes datagrams out of the socket. These datagrams also signal that there are messages, so if
-    /// a process polls the doorbell (then `button` is set), the call rings again.
+    /// Returns the descriptor of a message. The call takes datagrams out of the socket. These datagrams also tell a poller that there are messages.
+    /// So the call rings again if a process polls the doorbell (`button` is set).
     pub(super) fn fetch(&mut self, ticket: Ticket, button: Option<&Button>) -> Option<OwnedFd> {
         self.find(ticket).or_else(|| {
             self.empty();
@@ -229,7 +229,8 @@ impl Doorbell {
         self.waiting.remove(index).map(|(_, descriptor)| descriptor)
     }
 
-    /// Takes one datagram out of the socket. Returns `None` if there is none; the inner value is `None` if the datagram contained no descriptor.
+    /// Takes one datagram out of the socket. Returns `None` if the socket has no datagram. The inner value is `None` if the datagram contained no
+    /// descriptor.
     fn take_one(&mut self) -> io::Result<Option<Option<(Ticket, OwnedFd)>>> {
         let mut label = [0; LABEL];
         let mut space =

@@ -46,8 +46,8 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// EAGAIN: the receiver's socket holds its maximum number of descriptors, `net.unix.max_dgram_qlen` plus one, mostly 11. The receiver takes the
-    /// descriptors in when it receives.
+    /// EAGAIN: the receiver's socket holds its maximum number of descriptors, `net.unix.max_dgram_qlen` plus one, usually 11. The receiver takes the
+    /// descriptors out of the socket when it receives.
     #[error(
         "too many descriptors are on their way to the receiver: try again after the receiver has taken some"
     )]
@@ -103,7 +103,7 @@ pub enum ReceiveError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// EINVAL: the ring never holds so many messages at once.
+    /// EINVAL: the ring can't hold that many messages at once.
     #[error("can't wait for so many messages: the ring holds at most {max}, its overflow included")]
     TooMany {
         /// Entries and overflow.

@@ -1,7 +1,8 @@
 //! The lock that protects the removal of a dead owner's ring.
 //!
-//! The lock belongs to the *file* of that ring. If two processes find the owner dead, the slower one sees under the lock that
-//! another file has the name by now. Without the lock the slower process would remove the new ring of the faster one.
+//! The lock belongs to the *file* of the dead owner's ring. Two processes may find the owner dead at the same time. The faster process replaces the
+//! file under the lock. The slower process then takes the lock, and finds that another file has the name. Without the lock the slower process would
+//! remove the new ring of the faster process.
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FlockOperation, flock};
@@ -14,16 +15,16 @@ const ATTEMPTS: u32 = 2000;
 /// The pause between two attempts.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The lock of a dead ring's file. The kernel releases it when its owner dies.
+/// The lock of a dead ring's file. The kernel releases the lock when its owner dies.
 pub(super) struct Locked<'a> {
     file: BorrowedFd<'a>,
     me: &'static Thread,
 }
 
 impl<'a> Locked<'a> {
-    /// Takes the lock. Returns `None` if another process keeps it.
+    /// Takes the lock. Returns `None` if another process keeps the lock.
     pub(super) fn of(file: BorrowedFd<'a>) -> Option<Locked<'a>> {
-        // Signals are deferred: a handler that makes a ring of this name would wait for its own thread.
+        // Signals are deferred: a signal handler that makes a ring of this name would wait for the lock of its own thread.
         let me = thread::current();
         for _ in 0..ATTEMPTS {
             me.critical.enter();
@@ -43,7 +44,7 @@ impl<'a> Locked<'a> {
 }
 
 impl Drop for Locked<'_> {
-    /// Unlocks explicitly. Closing the file is not enough, because a child that another thread forked meanwhile would still hold the lock.
+    /// Unlocks explicitly. Closing the file is not enough: a child that another thread has forked since the locking would still hold the lock.
     fn drop(&mut self) {
         let _ = flock(self.file, FlockOperation::Unlock);
         self.me.critical.leave();

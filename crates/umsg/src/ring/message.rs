@@ -135,11 +135,11 @@ pub struct Tag {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Message<'a> {
-    /// The value that the sender gave.
+    /// The value that the sender has set.
     pub user_data: u64,
     /// The value that the sender has set. If the message has a descriptor, the number of that descriptor in this process.
     pub res: i32,
-    /// The value that the sender gave.
+    /// The value that the sender has set.
     pub flags: u32,
     /// The payload.
     pub payload: &'a [u8],
@@ -156,7 +156,7 @@ pub(super) struct Mark {
     pub(super) control: u16,
 }
 
-/// A value of [`Mark::control`]: a descriptor goes with the message.
+/// A value of [`Mark::control`]: the message has a descriptor.
 pub(super) const WITH_DESCRIPTOR: u16 = 1;
 
 impl Mark {
@@ -172,7 +172,7 @@ impl Mark {
     }
 }
 
-/// Reads user_data, res and flags, which precede the payload. Returns `None` if the message is too short for them.
+/// Reads user_data, res and flags, which precede the payload. Returns `None` if the message is too short for these fields.
 pub(super) fn head(wire: &[u8]) -> Option<(u64, i32, u32)> {
     let user_data = u64::from_ne_bytes(wire.get(..8)?.try_into().ok()?);
     let res = i32::from_ne_bytes(wire.get(8..12)?.try_into().ok()?);

@@ -1,11 +1,11 @@
-//! Message rings: messages to the one receiver of the ring, a thread or a process. A sender posts them as io_uring's MSG_RING
-//! posts completions to another ring. A ring replaces a queue with a separate wake-up, and works where io_uring is disabled.
+//! Message rings. A ring carries messages from many senders to its one receiver, a thread or a process. A sender posts messages as io_uring's
+//! MSG_RING posts completions to another ring. A ring replaces a queue with a separate wake-up, and works where io_uring is disabled.
 //!
-//! A message is `user_data`, `res`, `flags`, and up to 64 bytes. A ring can be made for longer payloads. Posting involves the
-//! receiver only if the receiver sleeps. A receiver that waits for `n` messages is woken once, when the `n`th message is there.
+//! A message is `user_data`, `res`, `flags`, and up to 64 bytes. A ring can be made for longer payloads. Posting involves the receiver only if the
+//! receiver sleeps. A receiver that waits for `n` messages is woken once, when the ring has `n` messages.
 //!
 //! If there are more messages than entries, the further messages go to the overflow. All messages are delivered, in order. If the overflow is full,
-//! too, the sender gets an error, waits, or drops the message, which is counted: the sender chooses the call.
+//! too, the sender gets an error, waits, or drops the message, which is counted. The method that the sender calls decides between these three.
 //!
 //! ```
 //! use umsg::ring::{Options, Post, Until};

@@ -82,8 +82,7 @@ impl Options {
         self
     }
 
-    /// Sets how many more messages the ring holds, in order, before it is full. They take memory only while they are in the
-    /// ring.
+    /// Sets how many more messages the ring holds, in order, before it is full. These messages take memory only while they are in the ring.
     ///
     /// ```
     /// use umsg::ring::Options;
@@ -168,8 +167,8 @@ impl Options {
         Ok(Ring::new(Shared::new(segment, button), doorbell, None))
     }
 
-    /// Makes a ring with a name, a slash and up to 255 bytes, by which other processes of the namespace find it. The name is
-    /// removed when the ring is dropped. A ring whose owner has died is replaced.
+    /// Makes a ring with a name, a slash and up to 255 bytes, by which other processes of the namespace find the ring. The name is removed when the
+    /// ring is dropped. A ring whose owner has died is replaced.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -187,7 +186,7 @@ impl Options {
     /// [`RingError::Owned`] if another process has a ring of this name, and the errors of opening queues.
     ///
     /// # If the process dies
-    /// During the call: there is no ring, or a complete one. Afterwards senders learn that the owner is dead.
+    /// During the call: the ring does not exist, or is complete. After the call: senders learn that the owner is dead.
     pub fn create_in(
         &self,
         namespace: &Namespace,
@@ -195,7 +194,7 @@ impl Options {
     ) -> Result<Ring, RingError> {
         required::check_for_rings().map_err(OpenError::from)?;
         let name = QueueName::parse(name.as_ref()).map_err(|error| match error {
-            // A bare slash is valid for looking a ring up, but not for creating one.
+            // The name `/` is valid for looking a ring up, but not for creating one.
             NameError::NotFound => OpenError::InvalidName,
             other => other.into(),
         })?;
@@ -227,7 +226,7 @@ impl Options {
                         }
                     };
                 }
-                // The ring of a dead owner is removed.
+                // A ring with this name exists. If its owner is dead, the ring is removed, and the next attempt can create the new ring.
                 Err(FileError::AlreadyExists) => match directory::remove(namespace, &name, false) {
                     Ok(()) | Err(RingError::NotFound) => {}
                     Err(error) => return Err(error),

@@ -1,12 +1,12 @@
-//! The place of a named ring's doorbell. No other user can take the place first, and no other user's socket is mistaken for it.
+//! The place of a named ring's doorbell. Another user can't take the place first, and senders don't mistake another user's socket for the doorbell.
 //!
 //! The directory `ring/` may be open to all users. The name of a doorbell has a random part, so no other user can take the name before the receiver
-//! does. The directory is sticky: while the socket has its name, only the receiver's user and root can remove it. After the removal, another user
-//! may put anything there. So a sender identifies the socket each time, and sends to the identified object:
+//! does. The directory is sticky: while the socket has its name, only the receiver's user and root can remove the socket. After the removal, another
+//! user may create any file with that name. So a sender identifies the socket each time, and sends to the identified object:
 //!
 //! 1. open(2) with `O_PATH` identifies the file and does not open it.
-//! 2. fstat(2) on that descriptor says whether it is a socket of the user that owns the ring's file.
-//! 3. The descriptor's link in /proc is the address: it leads to that very socket.
+//! 2. fstat(2) on that descriptor says whether the file is a socket of the user that owns the ring's file.
+//! 3. The descriptor's link in /proc is the address, because the link leads to the identified socket.
 //!
 //! The random part is a number in the segment, which senders may overwrite. The name begins with the inode number of the ring's file, which does
 //! not come from the segment. So a forged number can't lead to the doorbell of another ring.
@@ -50,7 +50,7 @@ impl Place {
     /// Sends to the socket at this place, if the socket belongs to the ring.
     ///
     /// # Errors
-    /// ENOENT if the ring's owner has no socket there.
+    /// ENOENT if the ring's owner has no socket at this place.
     pub(super) fn reach<T>(
         &self,
         send: impl Fn(&SocketAddrUnix) -> io::Result<T>,
@@ -65,7 +65,7 @@ impl Place {
         };
         self.check(&fs::fstat(&seen)?)?;
         match send(&SocketAddrUnix::new(proc_link(seen.as_fd()).path())?) {
-            // The socket exists, so /proc is missing.
+            // The socket exists, so the error means that /proc is missing.
             Err(Errno::NOENT) => self.reach_by_name(Errno::NOENT, send),
             outcome => outcome,
         }
@@ -79,7 +79,7 @@ impl Place {
         }
     }
 
-    /// Sends by the path, if /proc or a further descriptor is missing. Another user could put a socket there after the check, so the ring must
+    /// Sends by the path, if /proc or a further descriptor is missing. Another user could put a socket at the path after the check, so the ring must
     /// belong to the caller or to root.
     fn reach_by_name<T>(
         &self,

@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OwnedMessage {
-    /// The value that the sender gave.
+    /// The value that the sender has set.
     pub user_data: u64,
     /// The value that the sender has set. If the message has a descriptor, the number of that descriptor in this process.
     pub res: i32,
-    /// The value that the sender gave.
+    /// The value that the sender has set.
     pub flags: u32,
     /// The payload.
     pub payload: Vec<u8>,
@@ -90,7 +90,7 @@ impl Ring {
         self.receive_timeout(timeout).map(OwnedMessage::from)
     }
 
-    /// Receives a message with a payload of its own; waits for it at most until `deadline`, on the system's clock (CLOCK_REALTIME).
+    /// Receives a message with a payload of its own; waits for the message at most until `deadline`, on the system's clock (CLOCK_REALTIME).
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;

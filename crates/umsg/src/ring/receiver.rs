@@ -23,8 +23,8 @@ use umsg_shm::waiters::pacing::Waiting;
 /// The number of messages that [`Ring::drain`] takes under one lock.
 const TOGETHER: usize = 32;
 
-/// The only receiving end of a ring. Dropping it closes the ring, and senders then get an error. Only the process
-/// that made it can receive. A forked child may send, but its receives fail with [`ReceiveError::NotOwner`] (EPERM).
+/// The only receiving end of a ring. A drop of this value closes the ring, and senders then get an error. Only the process that made the ring can
+/// receive. A forked child may send, but its receives fail with [`ReceiveError::NotOwner`] (EPERM).
 pub struct Ring {
     pub(super) shared: Arc<Shared>,
     /// Room for received messages, in rows of equal length.
@@ -101,7 +101,7 @@ impl Ring {
         Sender::new(Arc::clone(&self.shared))
     }
 
-    /// Enables a ring that was made disabled: it accepts senders from now on. In a forked child the call has no effect.
+    /// Enables a ring that was made disabled: after the call, the ring accepts senders. In a forked child the call has no effect.
     ///
     /// ```
     /// let ring = umsg::ring::Options::new().disabled(true).create()?;
@@ -117,8 +117,8 @@ impl Ring {
         crash_point!(RING_ENABLED);
     }
 
-    /// Closes the ring: from now on, it refuses senders, including those that wait for room. Messages that were already sent can still be received.
-    /// In a forked child the call has no effect.
+    /// Closes the ring: after the call, the ring refuses senders, including those that wait for room. Messages that were already sent can still be
+    /// received. In a forked child the call has no effect.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -136,9 +136,9 @@ impl Ring {
         self.shared.engine.wake_senders(thread::current());
     }
 
-    /// Sets a filter: if `accept` returns false for the sender of a message, a receive drops the message and counts it in
-    /// [`refused`](Ring::refused). Before the receive, such messages count as [`available`](Ring::available). After its deadline, a call
-    /// drops at most as many messages as the ring holds, even if more arrive meanwhile.
+    /// Sets a filter: if `accept` returns false for the sender of a message, a receive drops the message and counts it in [`refused`](Ring::refused).
+    /// Until that receive, the message counts as [`available`](Ring::available). After its deadline, a call drops at most as many messages as the
+    /// ring holds, even if more messages arrive during the call.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -169,7 +169,7 @@ impl Ring {
         self.refused
     }
 
-    /// Takes a descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender got. Returns
+    /// Takes a descriptor that was [passed](Sender::pass_fd) without a message. `ticket` is the ticket that the sender of the descriptor got. Returns
     /// `None` in a forked child, because the descriptor belongs to the parent.
     ///
     /// ```
@@ -214,7 +214,7 @@ impl Ring {
         self.shared.engine.available()
     }
 
-    /// Receives the next message, if there is one at once.
+    /// Receives the next message, if the ring has a message.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -259,7 +259,7 @@ impl Ring {
         self.recv_by(Deadline::Never)
     }
 
-    /// Receives the next message; waits for it at most `timeout`, on the monotonic clock.
+    /// Receives the next message; waits for a message at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -275,7 +275,7 @@ impl Ring {
         self.recv_by(Deadline::after(timeout))
     }
 
-    /// Receives the next message; waits for it as long as `until` says.
+    /// Receives the next message; waits for a message as long as `until` says.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -291,12 +291,12 @@ impl Ring {
         self.recv_by(until.deadline())
     }
 
-    /// Returns a descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call
-    /// on, a sender makes the descriptor of an empty ring readable. The descriptor stays readable until
-    /// [`try_receive`](Ring::try_receive) or [`drain`](Ring::drain) finds the ring empty.
+    /// Returns a descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. After the first call, a sender makes the
+    /// descriptor of an empty ring readable. The descriptor stays readable until [`try_receive`](Ring::try_receive) or [`drain`](Ring::drain) finds
+    /// the ring empty.
     ///
-    /// A process that polls for edges (EPOLLET) has to repeat until `try_receive` returns `Empty` or `drain` returns 0. One
-    /// `drain` may leave messages that came meanwhile, which no further edge reports.
+    /// A process that polls for edges (EPOLLET) has to repeat until `try_receive` returns `Empty` or `drain` returns 0. One `drain` may leave
+    /// messages that came during the call, and no further edge reports these messages.
     ///
     /// In a forked child the descriptor belongs to the parent, and shows the parent's messages.
     ///
@@ -318,7 +318,7 @@ impl Ring {
         self.doorbell.descriptor()
     }
 
-    /// Silences the descriptor of a ring that was found empty. Rings again if messages have come meanwhile.
+    /// Makes the descriptor of an empty ring unreadable. Rings the doorbell if messages have come in the meantime.
     #[cold]
     fn update_descriptor(&mut self) {
         self.doorbell.empty();
@@ -348,7 +348,7 @@ impl Ring {
             .ok_or(ReceiveError::Queue(QueueError::Damaged))
     }
 
-    /// Checks that this process is not a forked child. A child has the ring in its memory, but must not receive.
+    /// Checks that this process is not a forked child. A forked child has a copy of the ring, but must not receive.
     #[inline(always)]
     fn check_owner(&self) -> Result<(), ReceiveError> {
         match self.shared.is_owned() {
@@ -407,14 +407,14 @@ impl Ring {
             }
         };
         if waited && self.polled {
-            // The wake-up was for the wait: the descriptor has to show the other messages.
+            // The wait has consumed a wake-up, so the call rings for the messages that may remain.
             self.doorbell.ring(&self.shared.button);
         }
         Ok(taken)
     }
 
-    /// Waits until `at_least` messages are there, with one wake-up when the last of them comes. Returns the number of messages that the receiver
-    /// knows of; [`available`](Ring::available) counts all.
+    /// Waits until the ring has `at_least` messages, with one wake-up when the last of them comes. Returns the number of messages that the receiver
+    /// has noticed; [`available`](Ring::available) counts all messages.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -454,7 +454,7 @@ fn passed(shared: &Shared) -> u32 {
     shared.ownership().descriptors()
 }
 
-/// The function that decides which senders' messages are accepted.
+/// The function that decides from which senders messages are accepted.
 struct Filter(Box<dyn FnMut(Tag) -> bool + Send>);
 
 fn lets_in(filter: &mut Option<Filter>, refused: &mut u64, taken: Taken) -> bool {
@@ -472,13 +472,14 @@ fn tag(taken: Taken) -> Tag {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // A forked child's copy is not the ring.
+        // The copy of the ring in a forked child belongs to the parent, and closes nothing.
         if !self.shared.is_owned() {
             self.doorbell.leave();
             return;
         }
         self.close();
-        // The doorbell is removed first. As long as the ring has its name, the next process that creates a ring of that name finds the stale files.
+        // The doorbell is removed first. If the process dies before the name is removed, the next process that creates a ring with the name finds and
+        // removes the stale files.
         self.doorbell.remove_path();
         crash_point!(RING_UNHUNG);
         if let Some(name) = self.name.take() {
@@ -512,13 +513,13 @@ fn message<'a>(
     })
 }
 
-/// Closes the descriptor of a refused message. Otherwise descriptors without a receiver would fill the doorbell.
+/// Closes the descriptor of a refused message. Otherwise the descriptors of refused messages would fill the doorbell.
 #[inline]
 fn drop_descriptor(wire: &[u8], taken: Taken, doorbell: &mut Doorbell, button: Option<&Button>) {
     drop(message(wire, taken, doorbell, button));
 }
 
-/// Returns a descriptor and its number; -EBADF for a descriptor that did not come.
+/// Returns a descriptor and its number; -EBADF for a descriptor that did not arrive.
 fn number_of(descriptor: Option<OwnedFd>) -> (Option<OwnedFd>, i32) {
     let number = descriptor.as_ref().map_or(-libc::EBADF, AsRawFd::as_raw_fd);
     (descriptor, number)

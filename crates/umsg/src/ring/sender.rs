@@ -79,7 +79,7 @@ impl Sender {
         directory::open(namespace, name.as_ref())
     }
 
-    /// Returns the tag by which the receiver tells this sender from others.
+    /// Returns the tag by which the receiver distinguishes this sender from others.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -333,23 +333,23 @@ impl Sender {
     /// `OwnerDead`.
     pub fn pass_fd(&self, descriptor: BorrowedFd<'_>) -> Result<i32, SendError> {
         self.shared.check_state()?;
-        // Never negative, because a negative value is an error in C.
+        // The ticket is never negative, because the C functions return errors as negative values.
         let ticket = self.shared.ownership().add_descriptor().cast_signed() & i32::MAX;
         let passed = self.shared.button.pass(ticket, descriptor);
         crash_point!(RING_PASSED);
         passed.map_err(|error| match self.shared.check_receiver() {
             Err(error) => error,
             Ok(()) if error == Errno::AGAIN => SendError::TooManyDescriptors,
-            // The receiver's end is closed: the owner is executing another program, which the state of its process does not show yet. Or
-            // another process has noticed that, and has removed the doorbell.
+            // The receiver's end is closed: the owner is executing another program, but its process does not show the change yet. Or another process
+            // has noticed the change, and has removed the doorbell.
             Ok(()) if matches!(error, Errno::CONNREFUSED | Errno::NOENT) => SendError::OwnerDead,
             Ok(()) => SendError::Descriptor(error.into()),
         })?;
         Ok(ticket)
     }
 
-    /// Sends a message, and posts the outcome to another ring, mostly a ring of the sender itself: `completion`, with a `res` of 0 or of the
-    /// negative error number.
+    /// Sends a message, and posts the outcome to another ring, usually a ring of the sender itself. The post is `completion`, with a `res` of 0 or of
+    /// the negative error number.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -379,8 +379,8 @@ impl Sender {
         own.try_send(&completion.res(res))
     }
 
-    /// Sends several messages as one batch. The batch takes one reservation and at most one wake-up, and a receiver finds all of its
-    /// messages or none. Waits until there is room for all.
+    /// Sends several messages as one batch. The batch takes one reservation and at most one wake-up, and a receiver finds all messages of the batch
+    /// or none. Waits until there is room for all.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -482,7 +482,7 @@ impl Sender {
     fn error(&self, refused: Refused) -> SendError {
         match refused {
             Refused::NotNow | Refused::Closed | Refused::Own(_) => SendError::Full,
-            // A wait ends before its deadline if no process receives any more.
+            // A wait ends before its deadline if the ring has no receiving process any more.
             Refused::TimedOut => match self.shared.check_receiver() {
                 Err(error) => error,
                 Ok(()) => SendError::TimedOut,

@@ -12,16 +12,17 @@ use umsg_shm::sys::liveness;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, process};
 
-/// The time for which an observed owner counts as living, in nanoseconds.
+/// The time after a check for which an owner found alive is not checked again, in nanoseconds.
 const TRUST: u64 = 10_000_000;
 
 /// The shared state of both ends.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) engine: Engine,
-    /// The button of the doorbell, through which descriptors pass.
+    /// The button of the doorbell. Descriptors pass through the doorbell.
     pub(super) button: Arc<Button>,
-    /// The id of this process, if it owns the ring. The id in the segment proves nothing, because another process may have this id by now.
+    /// The id of this process if it owns the ring, otherwise 0. The id in the segment is no proof: the owner may have died, and another process may
+    /// have its id.
     own: u32,
     /// The machine's clock when the owner was last seen alive.
     owner_seen: AtomicU64,
@@ -59,7 +60,7 @@ impl Shared {
         self.own == thread::current().pid()
     }
 
-    /// Prefetches the cell of the next message, because the receiver reads that cell at present.
+    /// Prefetches the cell of the next message, because the receiver is reading that cell.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         let segment = self.engine.segment();
@@ -83,7 +84,7 @@ impl Shared {
     fn refusal(&self) -> SendError {
         match self.ownership().state() {
             CLOSED => SendError::Closed,
-            // The ring is disabled. If the owner is dead, no process enables the ring any more.
+            // The ring is disabled. If the owner is dead, no process can enable the ring any more.
             _ => match self.check_owner(thread::current()) {
                 Err(error) => error,
                 Ok(()) => SendError::Disabled,
@@ -115,7 +116,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Checks that a process receives now. For a sender that the ring refused without a reason.
+    /// Checks that the ring still has a receiving process. For a sender that the ring refused without a reason.
     #[cold]
     pub(super) fn check_receiver(&self) -> Result<(), SendError> {
         self.check_state()?;

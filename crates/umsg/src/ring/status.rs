@@ -16,12 +16,12 @@ use umsg_shm::waiters::{List, Waiters};
 /// The state of a ring at a recent moment. The counts begin when the ring was made.
 ///
 /// # CPU time
-/// A receiver's CPU time of waiting has three parts: [`time_spun`](Status::time_spun), some microseconds for each time that it
-/// [`slept`](Status::slept), and less than a microsecond for each yield. There are up to four yields before a sleep, and they
-/// are not counted. While the receiver is [asleep](Status::time_asleep), it takes no CPU time.
+/// A receiver's CPU time of waiting has three parts: [`time_spun`](Status::time_spun), some microseconds for each time that the receiver
+/// [`slept`](Status::slept), and less than a microsecond for each yield. A receiver yields up to four times before a sleep; yields are not counted.
+/// While the receiver is [asleep](Status::time_asleep), it takes no CPU time.
 ///
-/// Both times are measured while the receiver waits, and measuring costs nothing if a message is already there. Other processes see the time of a
-/// successful spin when the next wait begins. A wait on the ring's descriptor is not counted.
+/// The times of spinning and sleeping are measured while the receiver waits. Measuring costs nothing if a message is already in the ring. Other
+/// processes see the time of a successful spin when the next wait begins. A wait on the ring's descriptor is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
@@ -33,7 +33,7 @@ pub struct Status {
     pub longest: usize,
     /// Messages that wait for the receiver.
     pub messages: u64,
-    /// Messages beyond the [`entries`](Status::entries).
+    /// Messages in the overflow: those beyond the [`entries`](Status::entries).
     pub overflowing: u64,
     /// Messages that were ever sent.
     pub sent: u64,
@@ -58,7 +58,7 @@ pub struct Status {
     pub memory: u64,
     /// Number of senders that were made.
     pub senders: u32,
-    /// Threads that wait for room, without killed ones.
+    /// Threads that wait for room. Killed threads are not counted.
     pub blocked_senders: usize,
     /// Sends that found no room and waited.
     pub sends_blocked: u64,
@@ -68,7 +68,7 @@ pub struct Status {
     pub slept: u64,
     /// The number of waits in which the receiver did not sleep, because a message came while it spun.
     pub spun: u64,
-    /// The time for which the receiver spun. It is CPU time, except if other threads ran instead. The part of a successful spin after its last
+    /// The time for which the receiver spun, which is CPU time, unless other threads ran instead. The part of a successful spin after its last
     /// reading of the clock, less than a microsecond, is not counted.
     pub time_spun: Duration,
     /// Time that the receiver slept.
@@ -82,7 +82,7 @@ pub struct Status {
 impl Shared {
     fn status(&self) -> Status {
         let mut status = status(&self.engine);
-        // The uncounted time of this process's receiver. Other processes see it at the next wait.
+        // Adds the time that this process's receiver has not counted yet. Other processes see this time at the next wait.
         status.time_spun += Duration::from_nanos(self.engine.pacing.uncounted());
         status
     }
@@ -169,8 +169,8 @@ mod tests {
     const WAIT: Duration = Duration::from_millis(30);
     const NONE: Duration = Duration::ZERO;
 
-    /// Returns the state of a ring whose receiver has waited, once the state meets the condition `shows`. On a busy machine
-    /// other threads may run for most of a wait, before the receiver spins or sleeps at all.
+    /// Returns the state of a ring whose receiver has waited, once the state meets the condition `shows`. On a busy machine, other threads may run
+    /// for most of a wait, so that the receiver hardly spins or sleeps. The function then repeats the wait.
     fn waited(waiting: Waiting, shows: impl Fn(&Status) -> bool) -> Status {
         let wait = || {
             let mut ring = Options::new().entries(4).create().unwrap();
@@ -203,7 +203,7 @@ mod tests {
     fn a_spin_that_paid_is_counted_when_the_next_one_begins_and_known_before() {
         let mut ring = Options::new().entries(4).create().unwrap();
         ring.set_waiting(Waiting::Spinning);
-        // On a busy machine a message may be there before the receiver spins.
+        // On a busy machine, the message may arrive before the receiver spins. The loop then repeats the attempt.
         while ring.status().spun == 0 {
             let sender = ring.sender();
             let late = std::thread::spawn(move || {

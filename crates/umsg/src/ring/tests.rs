@@ -335,7 +335,7 @@ fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
     let sender = ring.sender();
     let send = move || sender.try_send(&Post::new(1));
     send().unwrap();
-    // Each dropped message is followed by another.
+    // Each time the filter drops a message, the sender sends another message.
     let mut dropped = 0;
     ring.accept_only(move |_| {
         dropped += 1;
@@ -407,7 +407,7 @@ fn descriptors_whose_messages_found_no_room_keep_no_others_out() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let send = |n| sender.send_fd(&Post::new(n), file.as_fd(), Until::Now);
     sender.send(&Post::new(1)).unwrap();
-    // Sends until the socket is full, or until the largest possible number of descriptors is on its way.
+    // Sends until the socket is full, or until the largest possible number of descriptors waits in the socket.
     let refused = (0..1000).find_map(|_| match send(2) {
         Err(SendError::Full) => None,
         other => Some(other),

@@ -11,7 +11,7 @@ fn send(sender: &Sender, messages: &[Vec<u8>]) {
     }
 }
 
-/// Sends batches that are made of numbers and their first bytes.
+/// Sends the messages as one batch: of each message, its number and its first bytes.
 fn send_together(sender: &Sender, messages: &[Vec<u8>]) {
     let post = |bytes: &Vec<u8>| {
         let begin = &bytes[..bytes.len().min(INLINE)];

@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The messages of the queue can't be read; the errno of that error.
+    /// The messages of the queue can't be read; the errno of the inner error.
     #[error(transparent)]
     Queue(#[from] ReceiveError),
     /// ENOMEM: there is no memory for the messages.
@@ -16,10 +16,10 @@ pub enum SnapshotError {
         "no memory left for the snapshot's messages: free memory, or raise the limit of the memory cgroup"
     )]
     NoMemory,
-    /// The snapshot could not be written; the writer's errno, EIO if it has none.
+    /// The snapshot could not be written; the writer's errno, or EIO if the writer gives none.
     #[error("writing the snapshot: {0}")]
     Write(io::Error),
-    /// The snapshot could not be read; the reader's errno, EIO if it has none.
+    /// The snapshot could not be read; the reader's errno, or EIO if the reader gives none.
     #[error("reading the snapshot: {0}")]
     Read(io::Error),
     /// EINVAL: the input does not begin with the header of a snapshot.
@@ -32,7 +32,7 @@ pub enum SnapshotError {
     OtherVersion {
         /// Major version of the format in the file.
         found: u16,
-        /// Highest major version that this library reads of such a queue.
+        /// Highest major version of this kind of snapshot that this library reads.
         expected: u16,
     },
     /// EBADMSG: the input ends too early.
@@ -50,7 +50,7 @@ pub enum SnapshotError {
     Damaged {
         /// The part that was being read.
         part: SnapshotPart,
-        /// Offset of that part in the file, in bytes.
+        /// Offset of the part in the file, in bytes.
         at: u64,
         /// The fault.
         what: &'static str,
@@ -87,7 +87,7 @@ pub enum SnapshotPart {
     Header,
     /// The message at this position in order of delivery, counted from 0.
     Message(u64),
-    /// The bytes behind the last message.
+    /// The bytes after the last message.
     Trailer,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for SnapshotPart {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The queue was not created; the errno of that error.
+    /// The queue was not created; the errno of the inner error.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// EMSGSIZE: nothing was sent, because a message is longer than the queue's message size, both in bytes.

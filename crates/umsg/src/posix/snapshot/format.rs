@@ -5,7 +5,7 @@ use umsg_shm::posix_engine::segment::{
     History, LARGEST_MESSAGE, MOST_MESSAGES, MOST_PASSED, OnFull, Policy, Reason,
 };
 
-/// The magic number: a byte outside ASCII, the name, and bytes that a transfer in text mode would change.
+/// The magic number: a byte outside ASCII, the name "umsg", and bytes that a transfer in text mode would change.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 /// The first bytes of the trailer.
 pub(super) const END: [u8; 8] = *b"umsg-end";
@@ -13,13 +13,13 @@ pub(super) const END: [u8; 8] = *b"umsg-end";
 pub(super) const MAJOR: u16 = 1;
 /// The major version of a queue with states that a reader of version 1 would ignore. Version 2 is for System V queues.
 pub(super) const MAJOR_WITH_STATES: u16 = 3;
-/// The highest minor version of a snapshot without histories. A writer uses minor version 0 if that suffices.
+/// The highest minor version of a snapshot without histories. A writer uses minor version 0 if no field needs a higher one.
 pub(super) const MINOR: u16 = 1;
 /// The minor version of version 1 that a writer uses if a message has a history.
 const WITH_HISTORIES: u16 = 2;
-/// A bit of the flags, which versions 1.1 and 3 have behind the names.
+/// A bit of the flags. In versions 1.1 and 3, the flags follow the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
-/// A bit of the flags of both versions. A reader that does not know it restores a queue without traces.
+/// A bit of the flags of both versions. A reader that does not know this bit restores a queue without traces.
 const TRACE_MESSAGES: u32 = 8;
 /// Bits of the flags of version 3.
 const CLOSE_WITH_LAST_PRODUCER: u32 = 2;
@@ -38,9 +38,9 @@ pub(super) const RECORD_HEAD: usize = 24;
 const RECORD_HEAD_WITH_DELAY: usize = RECORD_HEAD + 8;
 /// The length of the longest head that is read.
 pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
-/// Length of a history, the last field of the head. Every record of a snapshot has one if one message has a history.
+/// Length of a history, the last field of the head. If one message has a history, every record of the snapshot has this field.
 const HISTORY: usize = 64 + LONGEST_SOURCE;
-/// Length of a CRC-32. It covers all bytes of the file before it, except other checksums.
+/// Length of a CRC-32. The sum covers all earlier bytes of the file, except other checksums.
 pub(crate) const CHECKSUM: usize = 4;
 /// Length of a slash and a name.
 pub(super) const LONGEST_NAME: usize = 256;
@@ -109,7 +109,7 @@ impl Header {
         send_closed || delays || policy.close_with_producers || policy.fair_priorities != 0
     }
 
-    /// Encodes the fields behind the names.
+    /// Encodes the fields after the names.
     fn states(&self) -> Vec<u8> {
         let policy = &self.policy;
         let flags = [
@@ -153,7 +153,7 @@ impl Header {
         self.record_head as usize >= Header::known_record_head(self.major, true)
     }
 
-    /// Decodes the bytes behind the start. The bytes behind the names belong to a later version, or are the flags of version 1.1.
+    /// Decodes the bytes after the start. The bytes after the names are the flags of version 1.1, or belong to a later version.
     pub(super) fn decode(major: u16, bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
         let (mut header, on_full) =
@@ -254,12 +254,12 @@ pub(super) struct Record {
     /// The time of the send, in nanoseconds since 1970.
     pub(super) sent: u64,
     pub(super) returns: u32,
-    /// Nanoseconds until the message is due; 0 for a queued one. In version 3 only.
+    /// Nanoseconds until the delivery time of the message; 0 for a queued message. In version 3 only.
     pub(super) delay: u64,
 }
 
 impl Record {
-    /// Encodes the head of version 1, with which that of version 3 begins.
+    /// Encodes the head of version 1. The head of version 3 begins with the same bytes.
     pub(super) fn encode(&self) -> [u8; RECORD_HEAD] {
         let mut bytes = [0; RECORD_HEAD];
         bytes[0..4].copy_from_slice(&self.len.to_le_bytes());
@@ -287,7 +287,7 @@ const HAS_HISTORY: u32 = 1;
 /// A bit of a history's flags: the sender's user is known.
 const HAS_UID: u32 = 2;
 
-/// Encodes the history of a message, or that it has none.
+/// Encodes the history of a message, or the absence of a history.
 pub(super) fn encode_history(history: Option<&History>) -> [u8; HISTORY] {
     let mut bytes = [0; HISTORY];
     let Some(history) = history else {
@@ -321,7 +321,7 @@ pub(super) fn encode_history(history: Option<&History>) -> [u8; HISTORY] {
     bytes
 }
 
-/// Decodes the history of a message. The outer None: the bytes are invalid.
+/// Decodes the history of a message. The outer None means that the bytes are invalid; the inner None means that the message has no history.
 pub(super) fn decode_history(bytes: &[u8; HISTORY]) -> Option<Option<History>> {
     let mut fields = Fields(bytes);
     let flags = fields.u32()?;
@@ -343,7 +343,7 @@ pub(super) fn decode_history(bytes: &[u8; HISTORY]) -> Option<Option<History>> {
     Some(Some(history))
 }
 
-/// Returns `N` of the bytes, from `at` on. There must be at least that many.
+/// Returns `N` of the bytes, from `at` on. The slice must have at least `at + N` bytes.
 pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);

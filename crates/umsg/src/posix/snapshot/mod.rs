@@ -1,4 +1,4 @@
-//! Snapshots: a queue's messages at one instant, in a file, and a new queue that is restored from them.
+//! Snapshots: a queue's messages at one instant, in a file, and a new queue that is restored from this file.
 //!
 //! ```text
 //!   queue --- of ---> Snapshot --- write ---> file --- read ---> Snapshot --- restore ---> new queue
@@ -6,7 +6,7 @@
 //!        the lock
 //! ```
 //!
-//! docs/snapshot.md specifies the file byte by byte. Checksums cover all of it, so a truncated or altered file is refused.
+//! docs/snapshot.md specifies the file byte by byte. Checksums cover all of the file, so a truncated or altered file is refused.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("umsg-snapshot-{}", std::process::id()));
@@ -120,7 +120,7 @@ pub struct SavedMessage<'a> {
     pub sent: SystemTime,
     /// Number of leases after which the message came back.
     pub returns: u32,
-    /// The time from the snapshot until the message is due; `None` for a queued message.
+    /// The time from the snapshot until the delivery time of the message; `None` for a queued message.
     pub delay: Option<Duration>,
     history: Option<&'a SeenHistory>,
 }
@@ -164,8 +164,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Other receivers wait while the messages are copied, as in [`messages`](Self::messages). They do not wait while the
-    /// messages are written.
+    /// Other receivers wait while the messages are copied, as in [`messages`](Self::messages), but not while the messages are written.
     ///
     /// # Errors
     /// [`SnapshotError::Queue`], with the errors of [`messages`](Self::messages); [`SnapshotError::Write`].
@@ -197,11 +196,11 @@ impl Snapshot {
     /// # Errors
     /// The errors of [`Queue::messages`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
-        // The state is read first: a queue that is closed gets no message between this reading and the copy of its messages.
+        // The state is read first: a queue that is already closed gets no message between the reading of the state and the copy of its messages.
         let send_closed = queue.engine.is_send_closed();
         let mut look = queue.look_at_all()?;
         for seen in &mut look.messages {
-            // A message that was sent for a later time keeps its time to live, which began at that time.
+            // A message that was sent for a later time keeps its time to live, which began at the delivery time.
             seen.sent_at = clock::shown_nanoseconds(seen.lives_since);
         }
         for seen in &mut look.histories {
@@ -220,8 +219,7 @@ impl Snapshot {
         })
     }
 
-    /// Adds the queue's name, of at most 256 bytes, which a handle does not know. A process that restores the snapshot can use
-    /// the name.
+    /// Adds the queue's name, of at most 256 bytes, because a handle does not know the name. A process that restores the snapshot can use the name.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

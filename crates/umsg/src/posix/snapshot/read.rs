@@ -11,7 +11,7 @@ use std::io::{self, BufReader, Read};
 use umsg_shm::posix_engine::segment::PRIORITIES;
 use umsg_shm::posix_engine::{PeekedMessages, Seen, SeenHistory};
 
-/// Room for bytes that were not read yet.
+/// The maximum number of bytes for which memory is allocated before the bytes are read.
 const STEP: usize = 1 << 16;
 
 impl Snapshot {
@@ -59,7 +59,7 @@ impl Snapshot {
     }
 }
 
-/// Counts the bytes that it reads, and computes their checksum.
+/// A reader that counts the bytes it reads, and computes their checksum.
 pub(crate) struct Source<R> {
     from: BufReader<R>,
     checksum: Hasher,
@@ -85,8 +85,8 @@ impl<R: Read> Source<R> {
         Header::decode(major, &rest).map_err(|what| self.damaged(what))
     }
 
-    /// Reads a header of one of these major versions, the highest first, and of at least the length that `least` gives for it. Returns the
-    /// version and the bytes of the fields.
+    /// Reads a header of one of these major versions, the highest first. The header must have at least the length that `least` gives for its version.
+    /// Returns the version and the bytes of the fields.
     pub(crate) fn fields(
         &mut self,
         versions: &[u16],
@@ -109,7 +109,7 @@ impl<R: Read> Source<R> {
         Ok((found, rest))
     }
 
-    /// Reads the magic number. A short input with wrong bytes is reported as no snapshot, not as a truncated one.
+    /// Reads the magic number. An input that is too short and has wrong bytes is reported as no snapshot, not as a truncated snapshot.
     fn magic(&mut self) -> Result<(), SnapshotError> {
         let mut magic = [0; MAGIC.len()];
         let came = self.read(&mut magic)?;

@@ -11,10 +11,10 @@ use umsg_shm::sys::{clock, thread};
 impl Snapshot {
     /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Of the options, only the access and the namespace
     /// are used. The mode comes from the snapshot, and the umask does not change it. Each message keeps its priority, place, history, time of
-    /// sending, process id of the sender, and number of failed leases. A delayed message is due after the delay that remained when the snapshot was
-    /// taken. If the queue was closed for sending, the new queue is closed, too.
+    /// sending, process id of the sender, and number of failed leases. The delay of a delayed message is the delay that remained when the snapshot
+    /// was taken. If the queue was closed for sending, the new queue is closed, too.
     ///
-    /// If returned leases have filled a queue beyond its capacity, the new queue may hold that number of messages, too.
+    /// If returned leases have filled the saved queue beyond its capacity, the new queue may hold more messages than its capacity, too.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -34,7 +34,7 @@ impl Snapshot {
     /// with ENOSPC or ENOMEM. After an error there is no queue.
     ///
     /// # If the process dies
-    /// There is no queue, or a complete one: the queue gets its name after all messages are in it.
+    /// The queue does not exist, or is complete: the queue gets its name after all messages are in it.
     pub fn restore(
         &self,
         name: impl AsRef<OsStr>,
@@ -56,9 +56,9 @@ impl Snapshot {
         })
     }
 
-    /// Sends all messages to an existing queue, behind those of the same priority that it holds. The queue keeps its own
-    /// attributes. The messages have the caller as their sender, and the current time as their time of sending. A delayed message is sent for a
-    /// delivery after the delay that remained in the snapshot.
+    /// Sends all messages to an existing queue, after the messages of the same priority that the queue holds. The queue keeps its own attributes. The
+    /// messages have the caller as their sender, and the current time as their time of sending. A delayed message is sent for a delivery after the
+    /// delay that remained in the snapshot.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -93,7 +93,7 @@ impl Snapshot {
             delayed.push((room, seen));
         }
         queue.try_send_batch(&batch)?;
-        // The room is reserved: the queue can only have been closed or corrupted meanwhile.
+        // The room is reserved, so a commit fails only if the queue has been closed or corrupted since the reservation.
         for (room, seen) in delayed {
             room.commit_at(
                 seen.key as u32,
@@ -122,7 +122,7 @@ impl Snapshot {
 }
 
 impl Queue {
-    /// Sends a message with its saved sender and time. Only for a queue that has no name yet.
+    /// Sends a message with its saved sender and time. The queue must not have a name yet.
     fn send_saved(
         &self,
         seen: (&Seen, Option<&SeenHistory>),
@@ -133,7 +133,7 @@ impl Queue {
             .map_err(|refused| self.send_error(refused).into())
     }
 
-    /// Closes a queue that has no name yet, with any access.
+    /// Closes a queue that has no name yet, whatever the access of the handle.
     fn close_saved(&self) -> Result<(), RestoreError> {
         let closed = self.engine.close_send(thread::current());
         closed.map_err(|refused| self.send_error(refused))?;

@@ -77,7 +77,7 @@ impl Snapshot {
     }
 }
 
-/// Counts the bytes that it writes, and computes their checksum.
+/// A writer that counts the bytes it writes, and computes their checksum.
 pub(crate) struct Sink<W: Write> {
     to: BufWriter<W>,
     checksum: Hasher,
@@ -112,8 +112,7 @@ impl<W: Write> Sink<W> {
         self.put_unsummed(bytes)
     }
 
-    /// Writes the checksum. The checksum itself is not included in later sums, because the CRC of bytes followed by their own CRC is a
-    /// constant.
+    /// Writes the checksum. Later sums do not include the checksum itself, because the CRC of bytes followed by their own CRC is a constant.
     pub(crate) fn put_checksum(&mut self) -> io::Result<()> {
         let sum = self.checksum.clone().finalize();
         self.put_unsummed(&sum.to_le_bytes())

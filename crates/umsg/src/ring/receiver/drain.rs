@@ -1,4 +1,4 @@
-//! Receiving all messages of a ring that are there.
+//! Receiving all messages that are in a ring.
 
 use super::{Ring, drop_descriptor, error, lets_in, message, passed};
 use crate::error::QueueError;
@@ -11,8 +11,8 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 
 impl Ring {
-    /// Receives all messages that are there, and calls `visit` with each. Returns their number. The call may also receive messages that come
-    /// meanwhile, but it ends even if senders continue. Only a result of 0 means that the ring was empty.
+    /// Receives all messages in the ring, and calls `visit` with each message. Returns the number of received messages. The call may also receive
+    /// messages that come during the call, but it ends even if senders continue. Only a result of 0 means that the ring was empty.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -85,7 +85,7 @@ impl Ring {
         Ok(count)
     }
 
-    /// Tells the next wait whether several messages were ready, as in a stream.
+    /// Tells the next wait whether this call found several messages, as in a stream.
     #[inline]
     fn note_pace(&self, count: u64) {
         let pacing = &self.shared.engine.pacing;
@@ -109,7 +109,7 @@ impl Ring {
     }
 }
 
-/// A row of the buffer for each message.
+/// The buffer, with one row for each message.
 struct Rows<'a> {
     buffer: &'a mut [u8],
     stride: usize,
