@@ -54,7 +54,7 @@ pub fn cpu_of(process: u32) -> u64 {
     }
 }
 
-/// Returns the cost of one [`now`], in nanoseconds. Callers subtract it from a timed part that includes a reading.
+/// Returns the cost of one [`now`], in nanoseconds. Callers subtract this cost from a timed part that includes a reading of the clock.
 pub fn overhead() -> f64 {
     static OVERHEAD: OnceLock<f64> = OnceLock::new();
     *OVERHEAD.get_or_init(|| {

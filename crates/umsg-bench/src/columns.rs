@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::row::rounded;
 
-/// Names and figures. In JSON, they are an object whose fields keep their order.
+/// Names and figures. In JSON, the columns are an object whose fields keep their order.
 #[derive(Clone, Debug, Default)]
 pub struct Columns(Vec<(String, Option<f64>)>);
 

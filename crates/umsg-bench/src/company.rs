@@ -1,4 +1,4 @@
-//! The load of other programs on the machine. It takes time from the measured programs, so the report shows it.
+//! The load of other programs on the machine. This load takes time from the measured programs, so the report shows the load.
 
 use std::fs;
 use std::mem;

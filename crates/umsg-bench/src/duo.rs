@@ -69,8 +69,8 @@ pub fn run(
     child::wait_for_all(&mut children)
 }
 
-/// Measures the shortest time, in nanoseconds, that a cache line takes from one process to the other: a lower bound for any exchange of messages.
-/// The figure also shows whether the two CPUs of a virtual machine are now on one core or on two, which may change.
+/// Measures the shortest time, in nanoseconds, that a cache line takes from one process to the other. The time is a lower bound for any exchange of
+/// messages. The figure also shows whether the two CPUs of a virtual machine are at present on one core or on two.
 pub fn line_transfer(places: Places) -> Result<f64, Failure> {
     const BLOCKS: u64 = 20;
     const TRIPS: u64 = 1_000;

@@ -43,7 +43,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the verdict on the middle half of the rounds. It is definite only if all values of that half lie on one side of the goal.
+    /// Returns the verdict on the middle half of the rounds. The verdict is definite only if all values of that half lie on one side of the goal.
     fn of_range((low, high): (f64, f64), limit: f64, better: Better) -> Self {
         let (worst, best) = match better {
             Better::Less => (-high, -low),
@@ -243,7 +243,7 @@ impl Row {
         self.doubt(doubt)
     }
 
-    /// Marks figures as doubtful if their rounds differ too much, or disagree about the goal.
+    /// Marks figures as doubtful if their rounds differ too much, or if some rounds meet the goal and others miss it.
     pub fn settle(mut self) -> Self {
         if let Some(Goal {
             text,
@@ -293,7 +293,7 @@ impl Samples {
     }
 }
 
-/// Rounds to a thousandth, because no figure here is more exact.
+/// Rounds to a thousandth, because no figure of the benchmark is more exact.
 pub fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// The suites of measurements.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
-    /// One thread: an empty queue, a full one, filling and draining, by order of priorities
+    /// One thread: an empty queue, a full queue, filling and draining, by order of priorities
     Mqueue,
     /// One thread: does the cost stay flat from 1 to 1,000,000 messages?
     Depth,

@@ -38,7 +38,7 @@ pub fn run(
         0 => {
             unblock(&signals);
             die_with_parent(supervisor);
-            // SAFETY: this process has one thread, so no other thread reads the environment meanwhile.
+            // SAFETY: this process has one thread, so no other thread reads the environment during the call.
             unsafe { std::env::set_var("UMSG_DIR", directory.path()) };
             let code = match work(scratch.scratch()) {
                 Ok(()) => 0,

@@ -151,7 +151,7 @@ impl Trial {
     }
 }
 
-/// Enters a new IPC namespace. The kernel removes the queues of the namespace when its last process ends, even if the trial is killed.
+/// Enters a new IPC namespace. When the last process of the namespace ends, the kernel removes its queues, even if the trial is killed.
 ///
 /// If the system does not permit a new namespace, each case still removes its queues itself.
 fn leave_ipc_namespace() {

@@ -1,8 +1,8 @@
 //! Wraps iceoryx2 in the C functions that `umsg-bench` loads. The module `peers/plug.rs` of `umsg-bench` describes the functions.
 //!
-//! Messages are published by copy to one subscriber. A sender never overwrites a message: if the subscriber's buffer is full, the sender gets an
-//! error, and tries again. Waiting follows the documentation of the crate: the sender notifies an event after each message, and a receiver that finds
-//! no message blocks on the event.
+//! A sender publishes a copy of each message to one subscriber. A sender never overwrites a message: if the subscriber's buffer is full, the sender
+//! gets an error, and tries again. The ends wait as the documentation of the crate recommends: the sender notifies an event after each message, and a
+//! receiver that finds no message blocks on the event.
 //!
 //! A queue is only a name, and has no iceoryx2 node. iceoryx2 identifies a process by its node, so each end creates a node in its own process, after
 //! the fork.

@@ -40,7 +40,7 @@ impl DescriptorQueue {
         attributes.mq_maxmsg = spec.depth.into();
         attributes.mq_msgsize = spec.message_size.into();
         let create = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-        // SAFETY: O_CREAT asks for a mode and attributes, and gets both; the name ends with zero.
+        // SAFETY: with O_CREAT, mq_open takes a mode and attributes, and the call passes a mode and attributes; the name ends with zero.
         let waiting = unsafe {
             (names.open)(
                 name.as_ptr(),

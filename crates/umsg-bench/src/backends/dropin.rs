@@ -64,8 +64,8 @@ fn beside_program() -> Result<PathBuf, Failure> {
 }
 
 fn names(library: &Library) -> Result<Names, Failure> {
-    // SAFETY: each symbol is the function of that name in <mqueue.h>, which has the type that it is
-    // given here; function pointers and data pointers have one representation on Linux.
+    // SAFETY: each symbol is the function of that name in <mqueue.h>, with the type that this block gives to the function; function pointers and data
+    // pointers have one representation on Linux.
     unsafe {
         Ok(Names {
             open: mem::transmute::<*mut c_void, Open>(library.symbol(c"mq_open")?),

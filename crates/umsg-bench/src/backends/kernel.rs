@@ -53,7 +53,7 @@ pub fn allowance(cap: u32) -> Allowance {
 }
 
 impl Allowance {
-    /// Returns the depth of the deepest queue, up to `wanted`, that the kernel makes for this caller now. Tries depths until one succeeds.
+    /// Returns the depth of the deepest queue, up to `wanted`, that the kernel creates for this process at present. Tries depths until one succeeds.
     ///
     /// # Errors
     /// Fails if the kernel does not even make a queue of two messages.

@@ -96,7 +96,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The server may have ended by itself. Its data need not be kept.
+        // The server may have ended by itself. Its data is not needed any more.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

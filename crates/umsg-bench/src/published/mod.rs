@@ -28,7 +28,7 @@ pub struct Table {
     /// The headings of the published figures.
     pub published: Vec<&'static str>,
     pub lines: Vec<Line>,
-    /// The use of the peers in the columns, if it is not obvious.
+    /// Notes on the use of the peers in the columns, for peers whose use is not obvious.
     pub notes: Vec<String>,
 }
 

@@ -3,7 +3,7 @@
 use super::{Entry, Table};
 use crate::document::Document;
 
-/// The number of threads; and the messages in 60 seconds, first with wake-ups inside of the lock, then with wake-ups outside of it.
+/// The number of threads, and the messages in 60 seconds: first with wake-ups inside the lock, then with wake-ups outside the lock.
 const THREADS: [(u32, [f64; 2]); 3] = [
     (2, [22_884_224.0, 24_278_200.0]),
     (4, [21_367_197.0, 35_743_458.0]),

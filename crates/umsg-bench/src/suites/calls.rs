@@ -45,7 +45,7 @@ impl Queue {
         attributes.mq_maxmsg = 10;
         attributes.mq_msgsize = LIMIT as c_long;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-        // SAFETY: with O_CREAT the call takes a mode and attributes, and gets both.
+        // SAFETY: with O_CREAT, mq_open takes a mode and attributes, and the call passes a mode and attributes.
         let queue = unsafe {
             libc::mq_open(
                 name.as_ptr(),

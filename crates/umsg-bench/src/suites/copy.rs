@@ -32,7 +32,8 @@ const DEPTH: usize = 4;
 /// The bytes of a part in the kernel's queues: the limit for unprivileged processes.
 const PART: usize = 8192;
 
-/// The largest ratio of the in-place time to the time with bare buffers. It is above 1, because two equal runs differ by this much.
+/// The largest ratio of the in-place time to the time with bare buffers. The limit is above 1, because the times of two equal runs can differ by this
+/// ratio.
 const GOAL: f64 = 1.05;
 
 /// The number of messages before the measurement.

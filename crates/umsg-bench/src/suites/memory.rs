@@ -71,7 +71,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// A queue with room for 65,536 messages of 8 KB. When it is full, it takes 512 MB.
+/// A queue with room for 65,536 messages of 8 KB, which take 512 MB if the queue is full.
 const DECLARED: Spec = Spec {
     depth: 65_536,
     message_size: 8_192,

@@ -106,7 +106,7 @@ pub fn chunked(
         if taken >= CHUNK {
             chunks.push(taken / f64::from(size));
         } else {
-            // The chunk is too short to be timed. It still warms up the caches.
+            // The chunk is too short to be timed. Its operations warm up the caches.
             size *= 2;
         }
     }

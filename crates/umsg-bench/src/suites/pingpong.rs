@@ -20,7 +20,7 @@ const SUITE: &str = "pingpong";
 /// The kernel's default depth.
 const DEPTH: u32 = 10;
 
-/// Nanoseconds of a round trip of 64 bytes while both spin: the goal.
+/// Nanoseconds of a round trip of 64 bytes while both processes spin: the goal.
 const SPINNING_GOAL: f64 = 600.0;
 
 /// The goal for the ratio with sleeping processes: umsg may take 1.05 times the kernel's time.

@@ -1,4 +1,4 @@
-//! Looks at a page with headless Chromium (Debian's package `chromium`), in frames as wide as a phone or a screen.
+//! Examines a page with headless Chromium (Debian's package `chromium`), in frames as wide as a phone or a screen.
 //!
 //! The browser is the program that `UMSG_TEST_CHROMIUM` names, or the first of the usual names in PATH. Without a browser, a test prints a message
 //! and passes; with `CI=true`, the test fails.
@@ -113,7 +113,7 @@ pub fn look(browser: &Path, page: &str, widths: &[u32]) -> Vec<(u32, Found)> {
     widths.iter().copied().zip(found).collect()
 }
 
-/// Returns a page with one frame for each width. The script looks at the frames when all are loaded.
+/// Returns a page with one frame for each width. The script examines the frames when all frames are loaded.
 fn frames(page: &str, widths: &[u32]) -> String {
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
     let frame = |width: &u32| {

@@ -1,7 +1,7 @@
 //! Names that no queue has, for the drop-in.
 //!
-//! An open(2) of a missing file makes an entry in the kernel's cache of names, and frees it again. Such an open takes twice as long as lstat(2) of
-//! the directory. A missing name stays missing as long as the directory does not change. Each new name changes the times of the directory, and so
+//! An open(2) of a missing file makes an entry in the kernel's cache of names, and frees the entry again. This open takes twice as long as lstat(2)
+//! of the directory. A missing name stays missing as long as the directory does not change. Each new name changes the times of the directory, and so
 //! does each change of the directory's mode or owner.
 
 use crate::namespace::{Namespace, Stamp};

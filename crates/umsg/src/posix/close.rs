@@ -37,7 +37,7 @@ impl Queue {
     /// [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock).
     ///
     /// # If the process dies
-    /// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a
+    /// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice the closing within a tenth of a
     /// second.
     pub fn close_send(&self) -> Result<bool, SendError> {
         self.check_to_send(0)?;
@@ -47,7 +47,7 @@ impl Queue {
 
     /// Opens a queue for sending again. Returns false if the queue was open.
     ///
-    /// A receiver that got the end of the stream, or waits for it, is not notified; its next call waits for messages.
+    /// A receiver that got the end of the stream, or waits for the end, is not notified; its next call waits for messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -120,8 +120,8 @@ impl OpenOptions {
         })
     }
 
-    /// Creates the file. If there are too many queues, the function removes two kinds of files, and then creates the file: vacant segments, and
-    /// queues with `remove_on_last_close` that no process has open.
+    /// Creates the file. If there are too many queues, the function first removes vacant segments, and queues with `remove_on_last_close` that no
+    /// process has open.
     fn stage(&self, namespace: &Namespace, max_queues: u32) -> Result<Unpublished, OpenError> {
         let make = || Unpublished::create_within(namespace, self.mode, max_queues);
         let mut new = make()?;

@@ -7,7 +7,7 @@
 //!
 //! - The name comes from a label that only the owner of the queue's file can have made (`namespace/dead_letters.rs`).
 //! - The dead-letter queue belongs to the same owner as the queue. So no message reaches a queue of another user, even if a process has set up a
-//!   queue for that purpose, or another user has taken the name meanwhile.
+//!   queue for that purpose, or another user has taken the name.
 //!
 //! While one of these rules is broken, a message stays set aside. [`Undelivered`] names the broken rule.
 //!
@@ -241,7 +241,7 @@ impl Mover {
         }
     }
 
-    /// Ends the record of an arrival. If this fails, the next move ends the record.
+    /// Ends the record of an arrival. If the call fails, the next move ends the record.
     fn forget_arrival(&self, handle: &LeaseHandle, to: &Queue) {
         let by = Deadline::after(PATIENCE);
         let _ = to
@@ -344,8 +344,8 @@ mod tests {
         let mover = mover(&queue, &namespace);
         let departure = queue.engine.begin_to_move(me, Deadline::Never);
         let departure = departure.unwrap().unwrap();
-        // The state of a process that could neither find out whether the message had arrived, nor record that it had not. After the fork, the process
-        // moves the message again.
+        // The state of a process that could not find out whether the message had arrived, and could not record that the message had not arrived.
+        // After the fork, the process moves the message again.
         mover.unknown.lock().unwrap().push(departure.handle);
         let unfinished = (departure.handle, false);
         mover.unfinished.lock().unwrap().push(unfinished);

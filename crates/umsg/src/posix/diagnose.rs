@@ -8,8 +8,8 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
 use umsg_shm::posix_engine::segment::Seen;
 
-/// Inspects a queue: blocked processes, the owners of its locks and whether they live, past repairs, and wrong bytes. The call
-/// changes nothing and takes no lock. It also inspects a queue that is too corrupted to be opened.
+/// Inspects a queue: blocked processes, the owners of its locks and whether the owners live, past repairs, and wrong bytes. The call changes nothing
+/// and takes no lock. The call also inspects a queue that is too corrupted to be opened.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;

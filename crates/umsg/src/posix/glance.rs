@@ -20,8 +20,8 @@ pub struct Glance {
     pub attributes: Attributes,
     /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,
-    /// The number of messages that ever came to the queue. It includes messages that are not yet in the queue: reserved and delayed ones. A repair
-    /// of a corrupted queue sets it to 0.
+    /// The number of messages that ever came to the queue. The count includes messages that are reserved or delayed, and so not yet in the queue. A
+    /// repair of a corrupted queue sets the count to 0.
     pub sent: u64,
     /// The bytes of the messages that ever came to the queue.
     pub sent_bytes: u64,
@@ -30,8 +30,8 @@ pub struct Glance {
     pub removed: u64,
     /// The bytes of the messages that have ever left the queue.
     pub removed_bytes: u64,
-    /// The time at which the oldest queued message was sent, or became due if it was delayed; `None` without a queued message. While messages are
-    /// received, this may be the time of a later message.
+    /// The time at which the oldest queued message was sent, or its delivery time if the message was delayed; `None` without a queued message. While
+    /// messages are received, this may be the time of a later message.
     pub oldest: Option<SystemTime>,
     /// Time of the last send, accurate to a few milliseconds; `None` if there was none.
     pub last_send: Option<SystemTime>,
@@ -45,9 +45,9 @@ pub struct Glance {
     pub memory: u64,
     /// Counts of events.
     pub statistics: Statistics,
-    /// True if the queue is closed for sending. It is still false if all producers have died: the next call closes the queue.
+    /// True if the queue is closed for sending. If all producers have died, the value is false until the next call closes the queue.
     pub send_closed: bool,
-    /// True if the queue's memory held a state that no operation leaves there.
+    /// True if the queue's memory held a state that no operation leaves behind.
     pub damaged: bool,
 }
 
@@ -97,7 +97,7 @@ impl Queue {
     }
 
     /// Counts the queued messages by priority, the highest priority first, without taking a lock and without a change of the queue. Reads at most
-    /// `most` messages: those of the highest priorities, and those that came last.
+    /// `most` messages: the messages of the highest priorities, and the messages that came last.
     ///
     /// A hint: while the queue is in use, a message may be counted twice, or not at all.
     ///

@@ -24,8 +24,8 @@ const STACK: usize = 2 << 20;
 pub enum Notify {
     /// No notification. The registration only keeps other processes from registering.
     Nothing,
-    /// A signal to the process, with a value. Its siginfo has SI_MESGQ, the value, and the process and real user of the sender.
-    /// Signal 0 raises no signal.
+    /// A signal to the process, with a value. The siginfo of the signal has SI_MESGQ, the value, and the process and real user of the sender. Signal
+    /// 0 raises no signal.
     Signal {
         /// The number of the signal, 0 to 64.
         signal: i32,
@@ -458,7 +458,7 @@ pub fn withdraw_notification(identity: (u64, u64)) {
 }
 
 /// Withdraws the registration as [`withdraw_notification`] does, when a descriptor of the queue is closed. A thread of the library keeps the queue
-/// mapped only until it has woken up.
+/// mapped only until the thread has woken up.
 #[doc(hidden)]
 pub fn withdraw_notification_at_close(identity: (u64, u64)) {
     notification::withdraw_and_leave(identity);

@@ -135,7 +135,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Receivers wait meanwhile: for a time in proportion to all messages.
+    /// Receivers wait during the call, for a time in proportion to all messages.
     ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`; `TimedOut` if a process was stopped inside an operation on this queue.

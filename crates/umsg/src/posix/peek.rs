@@ -120,9 +120,8 @@ impl Queue {
 
     /// Returns up to `most` messages in order of delivery, as they were at one instant, and leaves them in the queue.
     ///
-    /// The result includes expired messages that no receiver has found yet. It leaves out messages that were handed to a blocked
-    /// receiver, messages of blocked senders, and leased messages. For delayed messages see
-    /// [`delayed_messages`](Self::delayed_messages).
+    /// The result includes expired messages that no receiver has found yet. The result leaves out messages that were handed to a blocked receiver,
+    /// messages of blocked senders, and leased messages. For delayed messages see [`delayed_messages`](Self::delayed_messages).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -29,9 +29,9 @@ use umsg_shm::waiters::pacing::Waiting;
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`, and so are its leases and reservations. A lease or a reservation belongs to the process, and any thread of the
-/// process may end it. It borrows the queue, so a thread that takes it over needs a scope ([`std::thread::scope`]). A lease or a reservation that
-/// owns a share of the queue needs no scope ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked
-/// child may use the queue, but not the leases of its parent.
+/// process may end it. A lease or a reservation borrows the queue, so a thread that takes it over needs a scope ([`std::thread::scope`]). A lease or
+/// a reservation that owns a share of the queue needs no scope ([`receive_lease_owned`](Self::receive_lease_owned),
+/// [`reserve_owned`](Self::reserve_owned)). A forked child may use the queue, but not the leases of its parent.
 pub struct Queue {
     pub(crate) engine: Engine,
     /// The name that the queue had when it was opened, with its slash; `None` if the queue had no name at that time.

@@ -324,7 +324,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Other receivers wait meanwhile, for as long as copying takes. Senders do not wait.
+    /// Other receivers wait while the call copies the messages. Senders do not wait.
     ///
     /// # Errors
     /// The errors of [`messages`](Self::messages).
@@ -359,7 +359,7 @@ impl Queue {
     }
 
     /// Sends dead letters back to the queues from which they come, after the messages that are in these queues. The dead letters keep bytes, priority
-    /// and history. Their deliveries are counted from 0 again.
+    /// and history. The deliveries of each letter are counted from 0 again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

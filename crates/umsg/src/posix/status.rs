@@ -98,7 +98,7 @@ pub struct Status {
     pub trace_messages: bool,
     /// Number of living processes that count as producers.
     pub producers: usize,
-    /// True if the queue's memory held a state that no operation leaves there.
+    /// True if the queue's memory held a state that no operation leaves behind.
     pub damaged: bool,
 }
 

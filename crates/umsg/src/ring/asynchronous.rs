@@ -9,8 +9,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use umsg_shm::sys::clock::Deadline;
 
-/// The receiving end of a ring for tokio. The end waits on the ring's [descriptor](Ring::pollable). It needs no thread, and makes no system call for
-/// a message that is already in the ring.
+/// The receiving end of a ring for tokio. The end waits on the ring's [descriptor](Ring::pollable), so that no thread waits. For a message that is
+/// already in the ring, the end makes no system call.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {

@@ -109,7 +109,7 @@ pub enum ReceiveError {
         /// Entries and overflow.
         max: u64,
     },
-    /// EPERM: this is a forked child of the ring's owner, and may only send.
+    /// EPERM: this process is a forked child of the ring's owner, and may only send.
     #[error("only the ring's owner can receive, and this process is a forked child of the owner")]
     NotOwner,
     /// The errors that all kinds of queues share.

@@ -75,7 +75,7 @@ pub struct Status {
     pub time_asleep: Duration,
     /// Repairs after a process died in the middle of a call.
     pub repairs: u32,
-    /// True if the ring's memory held a state that no operation leaves there.
+    /// True if the ring's memory held a state that no operation leaves behind.
     pub damaged: bool,
 }
 

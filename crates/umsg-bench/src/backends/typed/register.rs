@@ -17,7 +17,7 @@ const FIRST_KEY: u32 = 0x756d_0000;
 /// The keys of the recorded queues; 0 for an unused entry.
 static REGISTER: OnceLock<SharedWords> = OnceLock::new();
 
-/// Makes the register. It is shared with the children that are forked later.
+/// Makes the register. Children that are forked later share the register.
 pub fn prepare() -> Result<(), Failure> {
     let words = SharedWords::new(ENTRIES)?;
     REGISTER.get_or_init(|| words);

@@ -3,7 +3,7 @@
 use super::ways::{Lines, Way};
 use crate::failure::Failure;
 
-/// One cache line for each CPU. A thread asks for its CPU and adds to the line of this CPU. The scheduler may have moved the thread meanwhile, so
+/// One cache line for each CPU. A thread asks for its CPU and adds to the line of this CPU. The scheduler may move the thread before the addition, so
 /// the addition is atomic.
 pub struct PerCpuAtomic(Lines);
 
@@ -37,7 +37,7 @@ pub use elsewhere::PerCpu;
 pub use restartable::PerCpu;
 
 /// The method by which the kernel keeps its own counters, done with a restartable sequence (rseq(2)): the thread finds its CPU and adds with one
-/// plain instruction. If the thread is moved or interrupted before this instruction, it starts over.
+/// plain instruction. If the thread is moved or interrupted before this instruction, the sequence starts over.
 #[cfg(target_arch = "x86_64")]
 mod restartable {
     use std::arch::asm;

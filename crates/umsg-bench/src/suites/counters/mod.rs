@@ -40,7 +40,7 @@ const READS: u32 = 1_000;
 
 /// The findings of one round of one way, in nanoseconds.
 struct Cost {
-    /// The time of an update: the elapsed time, times the number of CPUs, divided by the number of updates. It includes waits for cache lines.
+    /// The time of an update: the elapsed time, times the number of CPUs, divided by the number of updates. The time includes waits for cache lines.
     update: f64,
     /// The time of an update, computed from the CPU time of the threads.
     cpu: f64,

@@ -48,7 +48,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     )
 }
 
-/// Lets two threads work on each queue, and asks for the totals when they are done. Returns the time of reading the totals, in nanoseconds.
+/// Lets two threads work on each queue, and reads the totals when the threads are done. Returns the time of reading the totals, in nanoseconds.
 fn measure<Q: TypedQueue>(plan: &Plan) -> Result<f64, Failure> {
     let before = Q::totals()?;
     let queues = (0..QUEUES).map(|_| Q::make(DEFAULT_BYTES));

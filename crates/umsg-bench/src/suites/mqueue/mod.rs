@@ -64,7 +64,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard: an empty queue, and a full one of mixed priorities.
+/// Returns the rows of the guard: an empty queue, and a full queue of mixed priorities.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;
@@ -174,7 +174,7 @@ impl Sides {
             .goal_ratio(10.0)
     }
 
-    /// Returns the rows of send, receive and both, with the cost of the drop-in.
+    /// Returns three rows with the cost of the drop-in: send, receive, and the sum of both.
     fn pair_rows(&self, state: &str) -> Vec<Row> {
         let split = "share of a pass with the clock read around each operation";
         let mut rows = vec![

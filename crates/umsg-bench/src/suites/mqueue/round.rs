@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::suites::pairs::{self, Extent, MESSAGE_SIZE};
 use crate::suites::priorities::{Constant, Order, Priorities, with_order};
 
-/// Queues shallower than this are filled and drained several times, so that the measured time is long compared with a reading of the clock.
+/// Queues with a smaller depth are filled and drained several times, so that the measured time is long compared with a reading of the clock.
 const SHALLOW: u32 = 2_000;
 
 /// The findings of one round, in nanoseconds a message.

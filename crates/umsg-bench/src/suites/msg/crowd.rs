@@ -16,7 +16,7 @@ const QUEUES: usize = 80;
 /// The goal, as a ratio.
 const GOAL: f64 = 4.0;
 
-/// The factor by which a round is longer here, because a turn of all threads on two cores takes hundreds of milliseconds.
+/// The factor by which a round of this suite is longer, because a turn of all threads on two cores takes hundreds of milliseconds.
 const TIMES_LONGER: u32 = 4;
 
 const MTYPE: i64 = 1;

@@ -23,7 +23,7 @@ use crate::row::Row;
 const SUITE: &str = "msg";
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    // Uses a private namespace if possible: in a shared namespace, other processes may change the limits meanwhile.
+    // Uses a private namespace if possible: in a shared namespace, other processes may change the limits during the measurement.
     let _namespace = OwnNamespace::enter(typed::MOST_BYTES);
     let mut rows = vec![pair::row(plan)?];
     rows.extend(bounce::rows(plan)?);

@@ -28,9 +28,9 @@ const BURST: u64 = 64;
 /// The goal at the greatest depth, as a ratio. At that depth, the kernel walks along all messages.
 const GOAL: f64 = 500.0;
 
-/// The type of all other messages, if they have one type.
+/// The type of all messages of the backlog, if the backlog has one type.
 const OTHER: i64 = 2;
-/// The received type, if all other messages have one type.
+/// The received type, if the backlog has one type.
 const WANTED: i64 = 1;
 
 /// The lowest type of a queue in which all messages have different types. Type 1 is not used: the kernel ends its search at a message of type 1.
@@ -39,9 +39,9 @@ const LOWEST: i64 = 2;
 /// The messages in the queue, and the messages that are received.
 #[derive(Clone, Copy)]
 enum Crowd {
-    /// The backlog has one type. Messages of another type behind the backlog are received by their type.
+    /// The backlog has one type. The messages after the backlog have another type, and are received by their type.
     OneType,
-    /// The messages are those of `OneType`. The messages behind the backlog are received as messages of any type except the backlog's.
+    /// The messages are those of `OneType`. The messages after the backlog are received as messages of any type except the backlog's.
     OneTypeExcept,
     /// All messages have different types. One of the last messages is received by its type.
     TypesNewest,
@@ -214,7 +214,7 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         LOWEST + (index * 7919 % self.depth) as i64
     }
 
-    /// Returns the types of the messages that were sent last when the queue was filled. They are sent again after each burst.
+    /// Returns the types of the messages that were sent last when the queue was filled. These messages are sent again after each burst.
     fn newest_types(&self) -> Vec<Wish> {
         let newest = (self.depth - BURST..self.depth).map(|index| self.scattered(index));
         newest.map(|mtype| (Want::Exactly(mtype), mtype)).collect()

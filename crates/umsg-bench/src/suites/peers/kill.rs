@@ -207,7 +207,7 @@ impl<L> Trial<L> {
     }
 }
 
-/// Words from one tally to the next, so that they share no cache line.
+/// The distance between two tallies, in words. At this distance, the tallies share no cache line.
 const APART: usize = 16;
 
 /// Sends or receives until the process itself is killed.

@@ -33,7 +33,7 @@ pub fn run<P: Peer>(
     stage::run(place, vec![first, second])
 }
 
-/// Returns the time for which the two members work in a round. It is short, because there are many peers.
+/// Returns the time for which the two members work in a round. The time is short, because there are many peers.
 pub fn budget(plan: &Plan) -> Duration {
     plan.duo_budget / 4
 }

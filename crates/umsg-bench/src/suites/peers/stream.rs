@@ -11,7 +11,7 @@ use crate::suites::stream::{self, WORDS, Word};
 
 use super::pair;
 
-/// The number of messages that may be sent and not yet received, for peers that have such a setting.
+/// The number of messages that may be sent and not yet received, for peers with a setting for this number.
 const DEPTH: u32 = 1024;
 
 /// The number of messages before the measurement.

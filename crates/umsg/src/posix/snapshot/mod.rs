@@ -76,7 +76,7 @@ pub struct SnapshotInfo {
     pub message_size: usize,
     /// The queue's permission bits.
     pub mode: u32,
-    /// Number of messages, delayed ones included.
+    /// Number of messages, including the delayed messages.
     pub messages: usize,
     /// Number of messages that were sent or returned for a later delivery.
     pub delayed: usize,

@@ -1,4 +1,4 @@
-//! A ring as programs build it for themselves: a queue behind a mutex, and an eventfd to wake the receiver.
+//! A ring as programs build it without umsg: a queue that a mutex protects, and an eventfd to wake the receiver.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};

@@ -31,7 +31,7 @@ pub trait Way: Sync {
 }
 
 pub trait Sender {
-    /// Posts up to [`BATCH`] messages, with one call if this way has such a call, and waits while there is no room.
+    /// Posts up to [`BATCH`] messages, with one call if the way has a call for batches, and waits while there is no room.
     fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure>;
 
     /// Posts a message, and waits while there is no room.
