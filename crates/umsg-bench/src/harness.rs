@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::row::rounded;
 use crate::suite::Suite;
 
-/// The requested options, and the permissions of the machine.
+/// The requested options, and the permissions that the machine grants.
 pub struct Plan {
     /// Rounds to take medians over.
     pub rounds: u32,

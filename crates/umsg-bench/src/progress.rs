@@ -47,7 +47,7 @@ impl Progress {
         *self.place.borrow_mut() = format!("[{} of {count}] ", number + 1);
         self.bar.finish_and_clear();
         let mut out = std::io::stderr().lock();
-        // Progress that can't be shown is no reason to stop.
+        // A failed write is ignored: the measurement continues.
         let _ = writeln!(
             out,
             "{}{}: {}",

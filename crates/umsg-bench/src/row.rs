@@ -14,9 +14,9 @@ pub const MOST_SPREAD: f64 = 25.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// For a time, a share, or an amount of memory.
+    /// Less is better, as for a time, a share, or an amount of memory.
     Less,
-    /// For a rate.
+    /// More is better, as for a rate.
     More,
 }
 

@@ -19,7 +19,7 @@ use super::{Abilities, Link, Peer, Receiver, Sender, Way, whole};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// The number of messages after which a stream's receiver reports its position. The window holds several reports.
+/// The number of times that a stream's receiver reports its position for each window of messages.
 const CREDITS: u64 = 4;
 
 pub const NAME: &str = "NATS";

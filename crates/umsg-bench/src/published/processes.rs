@@ -5,7 +5,7 @@
 use super::{Line, Table};
 use crate::document::Document;
 
-/// For each line: its label; the suite and the row of umsg and the kernel; the row of the peers.
+/// Each line has its label, the suite and the row of umsg and the kernel, and the row of the peers.
 const LINES: [(&str, &str, &str, &str); 11] = [
     (
         "stream, queue of 1,024, best way to wait",

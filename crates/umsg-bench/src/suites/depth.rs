@@ -1,4 +1,4 @@
-//! Does a send and a receive cost the same at any depth?
+//! Measures whether a send and a receive cost the same at any depth.
 
 use super::pairs::{self, Extent, MESSAGE_SIZE};
 use super::priorities::{Order, Priorities, with_order};

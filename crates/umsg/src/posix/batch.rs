@@ -150,7 +150,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Never for room. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send_batch`](Self::send_batch). After an error nothing was sent.
@@ -241,7 +241,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Never for room. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send_some`](Self::send_some). After an error nothing was sent.
@@ -416,7 +416,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Never for a message. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and the errors of [`receive_batch`](Self::receive_batch).

@@ -60,7 +60,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Never for a message. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and the other errors of [`ReceiveError`] except `TimedOut`.

@@ -49,7 +49,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Never for room. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the other errors of [`SendError`] except `TimedOut`.

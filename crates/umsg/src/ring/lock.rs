@@ -1,8 +1,8 @@
 //! The lock that protects the removal of a dead owner's ring.
 //!
-//! The lock belongs to the *file* of the dead owner's ring. Two processes may find the owner dead at the same time. The faster process replaces the
-//! file under the lock. The slower process then takes the lock, and finds that another file has the name. Without the lock the slower process would
-//! remove the new ring of the faster process.
+//! The lock belongs to the *file* of the dead owner's ring. Two processes may find the owner dead at the same time. The faster process removes the
+//! file under the lock, and then creates its own ring. When the slower process gets the lock, it finds that another file has the name. Without the
+//! lock, the slower process would remove the new ring of the faster process.
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FlockOperation, flock};

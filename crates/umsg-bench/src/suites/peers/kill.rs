@@ -1,4 +1,4 @@
-//! A busy peer is killed: can the surviving processes continue?
+//! Kills one of two busy processes, and checks whether the surviving processes can continue.
 //!
 //! ```text
 //!  sender ──▶ queue ──▶ receiver       both as fast as they can
