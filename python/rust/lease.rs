@@ -271,7 +271,7 @@ impl Lease {
             Ok(Some(seen)) => seen.map_err(|error| error.raise(py, None)),
             Ok(None) => Err(ended(py)),
             Err(()) => Err(PyAttributeError::new_err(
-                "a System V queue keeps no number and no history of a message",
+                "a System V queue keeps no message numbers and no history",
             )),
         }
     }

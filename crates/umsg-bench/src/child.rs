@@ -134,7 +134,9 @@ impl Child {
                 "a process was killed by signal {signal}"
             )))
         } else {
-            Err(Failure::new("a process failed, as it says above"))
+            Err(Failure::new(
+                "a child process failed: see the message above",
+            ))
         }
     }
 }

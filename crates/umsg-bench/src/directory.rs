@@ -31,7 +31,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("umsg-bench: {} stays behind: {error}", self.0.display());
+            eprintln!("umsg-bench: {} was not removed: {error}", self.0.display());
         }
     }
 }

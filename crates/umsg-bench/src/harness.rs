@@ -118,7 +118,7 @@ fn refuse_preload() -> Result<(), Failure> {
     let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
     if preload.contains("umsg") {
         return Err(Failure::new(
-            "LD_PRELOAD names umsg: the kernel's side would not be the kernel; run without it",
+            "LD_PRELOAD names the drop-in, so the kernel's queues can't be measured: unset LD_PRELOAD",
         ));
     }
     Ok(())

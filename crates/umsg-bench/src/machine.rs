@@ -20,7 +20,7 @@ impl Cpus {
     /// # Errors
     /// Fails if the process has only one CPU.
     pub fn two(&self, suite: &str) -> Result<[usize; 2], Failure> {
-        let missing = || format!("{suite} needs two CPUs, and one is all that we may use");
+        let missing = || format!("{suite} needs two CPUs, and this process may use only one");
         let second = self.second.ok_or_else(|| Failure::new(missing()))?;
         Ok([self.first, second])
     }
@@ -30,7 +30,7 @@ impl Cpus {
     pub fn choose() -> Result<Self, Failure> {
         let allowed = allowed()?;
         let Some(&first) = allowed.last() else {
-            return Err(Failure::new("no CPU to run on"));
+            return Err(Failure::new("this process may run on no CPU"));
         };
         let others = || allowed.iter().rev().copied().filter(|&cpu| cpu != first);
         let second = others()

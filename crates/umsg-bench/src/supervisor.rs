@@ -122,7 +122,9 @@ fn wait_for(
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Failure::new("gave up: the time is over (--minutes)"));
+            return Err(Failure::new(
+                "stopped: the time limit of --minutes has passed",
+            ));
         }
         let timeout = libc::timespec {
             tv_sec: left.as_secs() as libc::time_t,

@@ -176,7 +176,7 @@ fn require_dropin() -> Result<(), Failure> {
     match file {
         Some(file) if file.contains("umsg_preload") => Ok(()),
         file => Err(Failure::new(format!(
-            "the drop-in is not in effect: mq_open is in {}",
+            "the drop-in has no effect: mq_open comes from {}",
             file.as_deref().unwrap_or("an unknown file")
         ))),
     }

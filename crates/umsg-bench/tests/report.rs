@@ -128,7 +128,7 @@ fn figures_of_another_format_are_refused_with_the_reason() {
     let file: PathBuf = directory.path().join("figures.json");
     let cases = [
         ("{\"format\": 2}", "format 2, and this program knows 1 only"),
-        ("[]", "was it written by umsg-bench --json?"),
+        ("[]", "use a file written by umsg-bench --json"),
         ("{", "EOF while parsing"),
     ];
     for (text, reason) in cases {

@@ -98,7 +98,9 @@ pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<Strin
     let wait = tokio::time::timeout(Duration::from_secs(5), link.wait());
     if !matches!(wait.await, Ok(Ok(()))) {
         let urls = config.server.url.join(", ");
-        let why = format!("server: `url` {urls}: there is no connection within 5 s");
+        let why = format!(
+            "server: `url` {urls}: no server answered within 5 s. Check the address, and that the server runs"
+        );
         faults.push(stream::with_refusal(why, &link));
     }
     let is_connected = faults.is_empty();

@@ -297,7 +297,7 @@ fn show(cli: &Cli, arguments: &Status) -> Result<ExitCode, Failure> {
     }
     if states.is_empty() {
         eprintln!(
-            "umsg bridge: {}: this user runs no bridge there. Start one, run as the user of the bridge, or name its --dir or --state-dir",
+            "umsg bridge: {}: this user runs no bridge in this namespace. Start a bridge, run the command as the bridge's user, or give the bridge's --dir or --state-dir",
             directory.display()
         );
         return Ok(ExitCode::FAILURE);

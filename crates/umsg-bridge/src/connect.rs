@@ -122,7 +122,7 @@ impl Link {
 }
 
 /// The error of a bridge whose client does not connect again. The bridge then makes a new client.
-pub const ENDED: &str = "server: the client has ended";
+pub const ENDED: &str = "server: the connection has ended. The bridge connects again";
 
 /// Returns the name of the setting that identifies the user to the server.
 fn identity(server: &Server) -> &'static str {
@@ -192,7 +192,7 @@ pub fn sign_in(server: &Server, nonce: &[u8]) -> Result<Auth, String> {
         let pair = pair.ok().filter(|pair| pair.public_key().starts_with('U'));
         let Some(pair) = pair else {
             return Err(format!(
-                "server: `nkey_file` {}: not the seed of a user (SU...)",
+                "server: `nkey_file` {}: the file does not contain the seed of a user, which begins with SU",
                 path.display()
             ));
         };
@@ -201,7 +201,7 @@ pub fn sign_in(server: &Server, nonce: &[u8]) -> Result<Auth, String> {
     }
     if let Some(pair) = seed {
         let signed = pair.sign(nonce);
-        auth.signature = Some(signed.map_err(|_| "server: the challenge can't be signed")?);
+        auth.signature = Some(signed.map_err(|_| "server: the server's challenge can't be signed with the seed of `credentials_file` or `nkey_file`")?);
     }
     if let Some(path) = &server.token_file {
         auth.token = Some(read_secret("token_file", path)?);
@@ -222,7 +222,7 @@ pub fn sign_in(server: &Server, nonce: &[u8]) -> Result<Auth, String> {
 
 fn no_credentials(path: &Path) -> String {
     format!(
-        "server: `credentials_file` {}: not a credentials file of nsc",
+        "server: `credentials_file` {}: the file is not a credentials file of nsc",
         path.display()
     )
 }
@@ -282,7 +282,7 @@ fn tls(mut options: ConnectOptions, server: &Server) -> Result<ConnectOptions, S
             text.map_err(|error| format!("server: `{setting}` {}: {error}", path.display()))?;
         if !text.windows(11).any(|part| part == b"-----BEGIN ") {
             return Err(format!(
-                "server: `{setting}` {}: no PEM text",
+                "server: `{setting}` {}: the file contains no PEM text",
                 path.display()
             ));
         }

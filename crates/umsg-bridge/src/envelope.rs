@@ -42,7 +42,7 @@ pub fn unwrap(message: &Bytes, below: &str) -> Result<(String, Bytes), String> {
     match is_below && is_subject {
         true => Ok((subject.to_owned(), message.slice(end + 1..))),
         false => Err(format!(
-            "the envelope's subject {subject:?} is not {below} or below it, see `subject`"
+            "the envelope's subject {subject:?} must be {below}, or begin with {below} and a dot, see `subject`"
         )),
     }
 }

@@ -245,7 +245,7 @@ fn outcome(message: &Message) -> Outcome {
         }) => return Outcome::Stored { duplicate },
         _ => {
             return Outcome::Stream(
-                "`stream`: the server's answer is no acknowledgement".to_owned(),
+                "`stream`: the server did not acknowledge the message".to_owned(),
             );
         }
     };

@@ -180,7 +180,7 @@ impl Inner {
 
     fn why_blocked(&self) -> String {
         format!(
-            "`queue` {}: no step for seconds. A process that is stopped holds its lock, or the file system stands still",
+            "`queue` {}: the bridge has made no progress for seconds. Continue or end a stopped process that uses the queue, or check the file system",
             self.state.queue
         )
     }

@@ -26,7 +26,7 @@ pub async fn find(context: &Context, bridge: &Bridge, link: &Link) -> Result<Str
     // A stream with `no_ack` acknowledges no publish, so the bridge would repeat each publish for ever.
     if bridge.direction == Direction::Export && found.cached_info().config.no_ack {
         return Err(format!(
-            "`stream` {}: the stream has no_ack, so that it acknowledges no message. Set no_ack to false, or name another stream",
+            "`stream` {}: the stream acknowledges no message, because no_ack is set. Set no_ack to false, or name another stream",
             bridge.stream
         ));
     }
@@ -44,7 +44,9 @@ async fn found(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream
             }
         }
         (Err(error), None) if is_missing(&error.to_string()) => {
-            format!("`stream`: the server has no stream {name}: make it, or write `create_stream`")
+            format!(
+                "`stream`: the server has no stream {name}: create the stream, or set `create_stream`"
+            )
         }
         (Err(error), _) => format!("`stream` {name}: {}", in_full(&error)),
     };
@@ -165,7 +167,7 @@ fn fitting(
     let info = consumer.cached_info();
     if info.config.ack_policy != AckPolicy::Explicit {
         return Err(format!(
-            "`consumer` {}: its ack policy must be explicit. Make the consumer again, or name another one",
+            "`consumer` {}: the consumer's ack policy must be explicit. Create the consumer again, or name another consumer",
             info.name
         ));
     }

@@ -80,7 +80,10 @@ fn a_bridge_whose_client_has_ended_fails_so_that_the_next_attempt_has_a_new_one(
                 () = drain => Ok(()),
             };
             let why = ended.unwrap_err();
-            assert!(drained.get() && why.contains("client has ended"), "{why}");
+            assert!(
+                drained.get() && why.contains("connection has ended"),
+                "{why}"
+            );
             assert!(!scene.link.is_alive() && !scene.link.holds());
             // After the client's end, a wait for a connection fails at once.
             scene.link.wait_shown(&board).await.unwrap_err();

@@ -198,7 +198,7 @@ fn descriptors_that_the_receiver_has_not_taken_in_are_refused_until_it_has() {
     assert!(
         refused
             .to_string()
-            .contains("try again after the receiver has taken some"),
+            .contains("send again after the receiver has taken some"),
         "{refused}"
     );
     assert!(

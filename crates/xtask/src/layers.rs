@@ -148,7 +148,9 @@ fn problems(floors: &Floors, modules: &BTreeSet<String>, imports: &[Import]) -> 
         .iter()
         .flatten()
         .filter(|module| !modules.contains(*module))
-        .map(|module| format!("{module}: a floor names it, but there is no such module"));
+        .map(|module| {
+            format!("{module}: a floor names this module, but the module does not exist")
+        });
     let upward = imports
         .iter()
         .filter(|import| floors.is_upward(&import.from, &import.to))

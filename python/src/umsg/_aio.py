@@ -118,7 +118,7 @@ async def _elsewhere(queue: Any, side: int, attempt: Callable[[], _T]) -> _T:
     try:
         from . import _trio
     except ImportError:
-        raise RuntimeError("no loop of asyncio runs, and anyio, which knows other loops, is not installed") from None
+        raise RuntimeError("no asyncio event loop is running. Install anyio for other event loops") from None
     return await _trio.until(queue, side, attempt)
 
 

@@ -20,7 +20,7 @@ impl Library {
     /// Fails if the library can't be loaded. The error has the loader's reason.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| Failure::new("the path of a library holds a zero byte"))?;
+            .map_err(|_| Failure::new("the path of a library contains a zero byte"))?;
         // SAFETY: the path ends with zero. The library belongs to this project, so its constructors may run. It is never unloaded.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let library = Self {

@@ -17,7 +17,7 @@ pub struct UmsgQueue {
 pub fn make_with_file(spec: &Spec) -> Result<(UmsgQueue, PathBuf), Failure> {
     let (queue, name) = make_named(spec)?;
     let namespace = Namespace::resolve()
-        .map_err(|error| Failure::new(format!("umsg finds no namespace: {error}")))?;
+        .map_err(|error| Failure::new(format!("umsg can't open the namespace: {error}")))?;
     let file = namespace
         .path()
         .join("mq")
@@ -28,7 +28,7 @@ pub fn make_with_file(spec: &Spec) -> Result<(UmsgQueue, PathBuf), Failure> {
 fn make_named(spec: &Spec) -> Result<(UmsgQueue, String), Failure> {
     let name = fresh_name();
     let queue = Queue::create(&name, spec.depth, spec.message_size)
-        .map_err(|error| Failure::new(format!("umsg makes no queue: {error}")))?;
+        .map_err(|error| Failure::new(format!("umsg can't create a queue: {error}")))?;
     Ok((UmsgQueue { queue }, name))
 }
 
@@ -51,7 +51,7 @@ impl MessageQueue for UmsgQueue {
     fn make(spec: &Spec) -> Result<Self, Failure> {
         let (queue, name) = make_named(spec)?;
         posix::unlink(&name)
-            .map_err(|error| Failure::new(format!("umsg does not unlink {name}: {error}")))?;
+            .map_err(|error| Failure::new(format!("umsg can't unlink {name}: {error}")))?;
         Ok(queue)
     }
 

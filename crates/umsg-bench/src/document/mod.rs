@@ -182,10 +182,16 @@ impl Document {
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {}
             Some(format) => {
-                let other = format!("format {format}, and this program knows {FORMAT} only");
+                let other = format!(
+                    "the file has format {format}, and this program reads only format {FORMAT}"
+                );
                 return Err(failed(&other));
             }
-            None => return Err(failed(&"no `format`; was it written by umsg-bench --json?")),
+            None => {
+                return Err(failed(
+                    &"the file has no `format`: use a file written by umsg-bench --json",
+                ));
+            }
         }
         // The text is parsed again, because a `Value` does not keep the order of columns.
         serde_json::from_str(&text).map_err(|error| failed(&error))

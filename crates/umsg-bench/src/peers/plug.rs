@@ -117,7 +117,7 @@ impl Peer for Plug<'_> {
     }
 
     fn make(&self, spec: &Spec) -> Result<Queue, Failure> {
-        let zero = |_| Failure::new("TMPDIR holds a zero byte");
+        let zero = |_| Failure::new("TMPDIR contains a zero byte");
         let name = self.scratch.fresh_name();
         let directory = self.scratch.path().as_os_str().as_bytes();
         let directory = CString::new(directory).map_err(zero)?;

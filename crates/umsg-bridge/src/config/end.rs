@@ -49,7 +49,7 @@ impl FromStr for End {
             _ => name(text).map(End::Posix),
         };
         end.ok_or_else(|| format!(
-            "{text:?} is no queue: write /NAME, key:NUMBER, id:NUMBER, ring:/NAME or kernel:/NAME"
+            "{text:?} is not a queue: write /NAME, key:NUMBER, id:NUMBER, ring:/NAME or kernel:/NAME"
         ))
     }
 }

@@ -18,7 +18,7 @@ pub fn check(config: &Config) -> Result<(), String> {
             .any(|other| other.name == bridge.name)
         {
             return Err(format!(
-                "two bridges have the name {:?}: each needs its own `name`",
+                "two bridges have the name {:?}: give each bridge a different `name`",
                 bridge.name
             ));
         }
@@ -257,7 +257,7 @@ mod tests {
                 "direction='import'\nqueue='/q'\nreply_to='s'",
                 "`reply_to`",
             ),
-            ("", "direction='import'\nqueue='q'", "is no queue"),
+            ("", "direction='import'\nqueue='q'", "is not a queue"),
         ] {
             let why = refusal(server, bridge);
             assert!(why.contains(setting), "{setting}: {why}");

@@ -37,7 +37,7 @@ impl std::str::FromStr for Pause {
         });
         let refusal = || {
             format!(
-                "{text:?} is no time: write a positive number and ms, s, m, h or d, as in \"30s\""
+                "{text:?} is not a time: write a positive number and ms, s, m, h or d, as in \"30s\""
             )
         };
         milliseconds
@@ -56,7 +56,7 @@ impl std::str::FromStr for Size {
             number.checked_mul(1 << shift)
         });
         bytes.map(Size).ok_or_else(|| {
-            format!("{text:?} is no size: write a number of bytes, or K, M, G or T behind a number")
+            format!("{text:?} is not a size: write a number of bytes, or a number with K, M, G or T after it")
         })
     }
 }

@@ -6,7 +6,7 @@ use umsg::{Namespace, sysv};
 
 /// Returns the error of a queue that does not exist.
 fn missing(end: &End, why: &dyn std::fmt::Display) -> String {
-    format!("`queue` {end}: {why}. Make the queue, or write `create_queue`")
+    format!("`queue` {end}: {why}. Create the queue, or set `create_queue`")
 }
 
 /// Opens a POSIX queue for both directions.
@@ -40,7 +40,12 @@ pub fn sysv(namespace: &Namespace, bridge: &Bridge) -> Result<sysv::Queue, Strin
     let opened = match bridge.queue {
         End::Id(id) => options.open_id(id),
         End::Key(key) => options.open(key),
-        _ => return Err(format!("`queue` {}: no System V queue", bridge.queue)),
+        _ => {
+            return Err(format!(
+                "`queue` {}: this is not a System V queue",
+                bridge.queue
+            ));
+        }
     };
     opened.map_err(|error| missing(&bridge.queue, &error))
 }

@@ -142,7 +142,7 @@ impl Spool {
         // The spool was made for an earlier configuration, and is too small for the longest message.
         if needed > longest as u64 {
             return Err(refuse(&format!(
-                "its spool /bridge.{}.spool takes messages of {longest} bytes, and {needed} are needed. Empty the spool, and remove it",
+                "the spool /bridge.{}.spool takes messages of at most {longest} bytes, and the bridge needs {needed}. Empty and remove the spool",
                 bridge.name
             )));
         }

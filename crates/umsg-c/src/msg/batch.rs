@@ -88,7 +88,7 @@ pub(super) fn check_flags(flags: c_int, known: c_int) -> Result<(), Failure> {
     match flags & !known {
         0 => Ok(()),
         _ => Err(Failure::Invalid(
-            "msgflg has flags that this call does not know",
+            "msgflg has flags that this call does not support",
         )),
     }
 }

@@ -111,7 +111,7 @@ unsafe fn create(options: *const umsg_ring_options) -> Result<*mut umsg_ring, Fa
     let ring = match given.name.is_null() {
         true if !given.directory.is_null() => {
             return Err(Failure::Invalid(
-                "a directory needs a ring with a name: set the member name, or leave the directory NULL",
+                "the member `directory` is set, but the ring has no name: set the member `name`, or leave `directory` NULL",
             ));
         }
         true => options.create(),

@@ -243,7 +243,7 @@ fn explain_missing(command: *const c_char) {
     let parts: [&[u8]; 3] = [
         b"umsg: ",
         name,
-        b": $UMSG_RUN names no command, and static programs need umsg run; install umsg again, and start the program anew\n",
+        b": $UMSG_RUN names no command, and static programs need that command. Install umsg again, and start the program again\n",
     ];
     let parts = parts.map(|part| libc::iovec {
         iov_base: part.as_ptr().cast_mut().cast(),

@@ -72,7 +72,7 @@ impl Repaired {
             let pid = who.pid;
             self.failed = Some(match lock.mapped {
                 Some(_) => format!(
-                    "process {pid} holds a lock and makes no progress: first continue it (kill -CONT {pid}) or end it (kill -KILL {pid})"
+                    "process {pid} holds a lock and makes no progress: first continue the process (kill -CONT {pid}) or end it (kill -KILL {pid})"
                 ),
                 None => format!(
                     "a lock names process {pid}, but this user can't see whether that process uses the queue. Run the repair as root, in the PID namespace of process {pid}."
@@ -236,9 +236,7 @@ pub(super) fn mend<S: Subject>(
             repaired.note_loans();
         }
         Err(OpenError::Segment(SegmentError::Damaged(what) | SegmentError::NotAQueue(what))) => {
-            repaired.failed = Some(format!(
-                "{what}: no repair is possible, and the queue can only be removed (`umsg rm`)"
-            ));
+            repaired.failed = Some(format!("{what}: no repair is possible. Remove the queue."));
         }
         // The repair failed, for example because it exceeded a limit of the calling process.
         Err(error) => repaired.failed = Some(error.to_string()),
@@ -348,7 +346,7 @@ fn why(fault: Fault) -> String {
     match fault {
         Fault::Busy => "a process holds a lock and does not release it",
         Fault::NoSpace | Fault::OverLimit => {
-            "the repair needs more memory than the namespace's limits or the file system allow (see `umsg limits` and `df`)"
+            "the repair needs more memory than the namespace's limits or the file system allow: raise the limits, or free space in the file system"
         }
         Fault::NoMemory => "the repair needs more memory than the system has",
         Fault::Damaged | Fault::UsedUp | Fault::OwnedByCaller => "the file is still being modified",

@@ -37,7 +37,7 @@ pub enum SendError {
     #[error("timed out waiting for room in the queue: receive a message first, or wait longer")]
     TimedOut,
     /// EMSGSIZE: the message is longer than the queue's message size, both in bytes.
-    #[error("a message of {len} bytes is too long for this queue: its message size is {max} bytes")]
+    #[error("a message of {len} bytes is too long: the queue's message size is {max} bytes")]
     TooLong {
         /// Length of the message, in bytes.
         len: usize,
@@ -117,9 +117,7 @@ pub enum ReceiveError {
     #[error("timed out waiting for a message: send a message first, or wait longer")]
     TimedOut,
     /// EMSGSIZE: the buffer is shorter than the queue's message size, both in bytes.
-    #[error(
-        "a buffer of {len} bytes is too short for this queue: its message size is {needed} bytes"
-    )]
+    #[error("a buffer of {len} bytes is too short: the queue's message size is {needed} bytes")]
     BufferTooSmall {
         /// Length of the buffer, in bytes.
         len: usize,
@@ -172,7 +170,9 @@ from_fault!(ReceiveError, of, Empty);
 #[non_exhaustive]
 pub enum LeaseError {
     /// ESTALE: a time limit has ended the lease, or the caller is a forked child of the lease's owner.
-    #[error("the lease has ended: its message is back in the queue, or another process holds it")]
+    #[error(
+        "the lease has ended: the leased message is back in the queue, or another process has leased or received the message"
+    )]
     Ended,
     /// The errors that all kinds of queues share.
     #[error(transparent)]

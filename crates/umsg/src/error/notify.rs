@@ -35,7 +35,7 @@ pub enum NotifyError {
     },
     /// ENOMEM: more than a thousand living processes have not run since this queue notified them.
     #[error(
-        "the queue can't take another registration: 1,032 processes have not run since their notification, and are probably stopped. Continue or end them."
+        "the queue can't take another registration: 1,032 processes have not run since their notification, probably because they are stopped. Continue or end these processes."
     )]
     TooManyUntold,
     /// EAGAIN: a process was stopped inside an operation on the queue.

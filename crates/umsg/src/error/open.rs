@@ -33,7 +33,7 @@ pub enum OpenError {
     /// EINVAL: the queue exists, and differs from the options, see
     /// [`OpenOptions::existing`](crate::posix::OpenOptions::existing).
     #[error(
-        "the queue exists, and its {what} is {found}, not {wanted}: leave the option out, remove the queue first, or set `existing(Existing::Any)`"
+        "the queue exists, and its {what} is {found}, not {wanted}: leave {what} out, remove the queue first, or accept every value with the option `existing`"
     )]
     Differs {
         /// The option of [`OpenOptions`](crate::posix::OpenOptions).
@@ -56,7 +56,7 @@ pub enum OpenError {
     /// EACCES: the mode grants some users only sending or only receiving, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set enforced_modes to false"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set the namespace's limit enforced_modes to false"
     )]
     ModeNotEnforced {
         /// The mode, less the umask.
@@ -96,7 +96,7 @@ pub enum OpenError {
     /// EMFILE: the namespace honours RLIMIT_MSGQUEUE ([`Limits::rlimit_msgqueue`](crate::Limits::rlimit_msgqueue)), and the user's queues would
     /// need more bytes.
     #[error(
-        "the user's queues would need {bytes} bytes, and RLIMIT_MSGQUEUE allows {limit}: remove some, make this one smaller, or raise the limit (`ulimit -q`)"
+        "the user's queues would need {bytes} bytes, and RLIMIT_MSGQUEUE allows {limit}: remove queues, make the new queue smaller, or raise the limit (`ulimit -q`)"
     )]
     OverMsgqueueLimit {
         /// The bytes that the kernel would charge for the user's queues, including the new one.
@@ -130,7 +130,7 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     };
     match (value, max < most.into()) {
         (0, _) => "",
-        (_, true) => "; that is the namespace's limit, and the namespace's owner can raise it",
+        (_, true) => "; the namespace sets this maximum, and the namespace's owner can raise it",
         (_, false) => "; no queue can have more",
     }
 }

@@ -53,7 +53,7 @@ pub enum SegmentError {
     /// The errno of the cause: this process can't create its life file. Processes of several PID or time namespaces use the queue, and each of them
     /// keeps such a file locked in the namespace's directory. Without that file, the other processes would not learn of this process's death.
     #[error(
-        "{call} failed on this process's life file (.life-* in the namespace's directory): {error}. Give the process write access to that directory, or run it in the PID and time namespaces of the queue's creator."
+        "{call} failed on this process's life file (.life-* in the namespace's directory): {error}. Give the process write access to that directory, or run the process in the PID and time namespaces of the queue's creator."
     )]
     Unregistered {
         /// The system call that failed.

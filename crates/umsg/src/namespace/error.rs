@@ -104,7 +104,7 @@ pub enum NamespaceError {
         what: &'static str,
     },
     /// The namespace's record was written by another version of umsg (`ENOTSUP`).
-    #[error("{path} has format version {found}, and this umsg reads version {known}: use the umsg that wrote it, or remove it", path = .path.display())]
+    #[error("{path} has format version {found}, and this umsg reads version {known}: use the version of umsg that wrote the file, or remove the file", path = .path.display())]
     RecordVersion {
         /// The record.
         path: PathBuf,

@@ -17,16 +17,16 @@ pub(crate) enum FileError {
     #[error("the queue's permissions deny the access")]
     Denied,
     /// `EISDIR`: a directory has the queue's name.
-    #[error("a directory stands in place of the queue")]
+    #[error("a directory has the queue's name")]
     Directory,
     /// `ELOOP`: a symbolic link has the queue's name; it is never followed.
-    #[error("a symbolic link stands in place of the queue")]
+    #[error("a symbolic link has the queue's name")]
     Symlink,
     /// `EBADMSG`: a FIFO, a socket or a device has the queue's name. The call did not wait for it.
-    #[error("a FIFO, a socket or a device stands in place of the queue")]
+    #[error("a FIFO, a socket or a device has the queue's name")]
     Special,
     /// `EACCES`: the file has another name, too.
-    #[error("the queue's file has a second name")]
+    #[error("the queue's file has a second hard link")]
     SecondName,
     /// `EMFILE` or `ENFILE`
     #[error("no file descriptor is left")]

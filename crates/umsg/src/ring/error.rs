@@ -49,7 +49,7 @@ pub enum SendError {
     /// EAGAIN: the receiver's socket holds its maximum number of descriptors, `net.unix.max_dgram_qlen` plus one, usually 11. The receiver takes the
     /// descriptors out of the socket when it receives.
     #[error(
-        "too many descriptors are on their way to the receiver: try again after the receiver has taken some"
+        "too many sent descriptors wait for the receiver: send again after the receiver has taken some descriptors"
     )]
     TooManyDescriptors,
     /// The descriptor could not be sent to the receiver.

@@ -186,7 +186,7 @@ impl Nursery {
                 Ok(())
             }
             Some(noticed) => Err(Failure::new(format!(
-                "{what} proves nothing, as it fails {noticed}"
+                "{what} fails {noticed}. Mend this failure first: it would hide the defects"
             ))),
         }
     }

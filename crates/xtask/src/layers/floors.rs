@@ -51,7 +51,7 @@ impl Floors {
             for module in line.split_whitespace() {
                 let is_known = levels.iter().any(|lower| lower.contains(module));
                 if is_known || !level.insert(module.to_owned()) {
-                    let sentence = format!("{folder}: {module} stands on two floors");
+                    let sentence = format!("{folder}: {module} is listed on two floors");
                     return Err(Failure::new(sentence));
                 }
             }

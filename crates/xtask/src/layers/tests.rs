@@ -144,7 +144,7 @@ fn a_module_without_a_floor_and_a_floor_without_a_module_are_problems() {
         problems_of("low\nhihg", &files),
         [
             "high: no floor names this module",
-            "hihg: a floor names it, but there is no such module"
+            "hihg: a floor names this module, but the module does not exist"
         ]
     );
 }

@@ -31,6 +31,6 @@ impl Drop for OwnNamespace {
     fn drop(&mut self) {
         // SAFETY: the call takes flags and a descriptor that belongs to this value.
         let back = unsafe { libc::setns(self.back.as_raw_fd(), libc::CLONE_NEWIPC) };
-        debug_assert_eq!(back, 0, "the way back into the namespace that we came from");
+        debug_assert_eq!(back, 0, "setns back into the first namespace");
     }
 }

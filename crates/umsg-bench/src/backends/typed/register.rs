@@ -56,7 +56,7 @@ impl Entry {
     pub fn new() -> Result<Self, Failure> {
         let register = REGISTER
             .get()
-            .ok_or_else(|| Failure::new("there is no register of the kernel's queues"))?;
+            .ok_or_else(|| Failure::new("the register of the kernel's queues was not created"))?;
         let index = (0..ENTRIES)
             .find(|&index| register.get(index) == 0)
             .ok_or_else(|| Failure::new("the register of the kernel's queues is full"))?;

@@ -81,7 +81,7 @@ impl TypedQueue for UmsgQueue {
 impl Drop for UmsgQueue {
     fn drop(&mut self) {
         if let Err(error) = sysv::remove(&self.namespace, self.queue.id()) {
-            eprintln!("umsg-bench: a System V queue of umsg stays behind: {error}");
+            eprintln!("umsg-bench: a System V queue of umsg was not removed: {error}");
         }
     }
 }

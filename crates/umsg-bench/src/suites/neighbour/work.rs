@@ -85,7 +85,7 @@ fn compile(source: &str) -> Result<(), Failure> {
     if compiler.wait()?.success() {
         Ok(())
     } else {
-        Err(Failure::new("the C compiler failed, as it says above"))
+        Err(Failure::new("the C compiler failed: see the message above"))
     }
 }
 

@@ -159,7 +159,9 @@ impl<L: Link> Trial<L> {
         let end = clock::now() + START;
         while (0..2).any(|place| tallies.get(place * APART) < WARM_UP) {
             if clock::now() > end {
-                return Err(Failure::new("sender and receiver do not get going"));
+                return Err(Failure::new(
+                    "the sender and the receiver did not start to exchange messages",
+                ));
             }
             thread::sleep(LOOK);
         }

@@ -161,7 +161,7 @@ fn post<W: Way>(plan: &Plan, way: &W, place: Place, cadence: u64) -> Result<Figu
     let words = SharedWords::new(SAMPLES + 2 * (expected + 1))?;
     let (sends, receives) = (SAMPLES, SAMPLES + expected + 1);
     let Some(second) = plan.cpus.second else {
-        return Err(Failure::new("takes two CPUs"));
+        return Err(Failure::new("this case needs two CPUs"));
     };
     let sender = |ready: &dyn Fn()| {
         let mut sender = way.sender()?;

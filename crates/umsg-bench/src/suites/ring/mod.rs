@@ -42,7 +42,7 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
 /// Measures the nanoseconds that a cache line takes between the two CPUs.
 fn line_transfer(plan: &Plan) -> Result<f64, Failure> {
     let Some(second) = plan.cpus.second else {
-        return Err(Failure::new("takes two CPUs"));
+        return Err(Failure::new("this case needs two CPUs"));
     };
     duo::line_transfer(Places::Apart(plan.cpus.first, second))
 }

@@ -123,7 +123,7 @@ fn row(plan: &Plan, case: Case) -> Row {
 /// Measures one round of one way.
 fn measure<W: Way>(plan: &Plan, way: &W, case: Case) -> Result<Found, Failure> {
     let Some(second) = plan.cpus.second else {
-        return Err(Failure::new("takes two CPUs"));
+        return Err(Failure::new("this case needs two CPUs"));
     };
     let words = SharedWords::new(4)?;
     let [count, elapsed, cpu] = [0, 1, 2].map(|index| words.word(index));

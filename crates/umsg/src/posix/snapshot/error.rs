@@ -17,10 +17,10 @@ pub enum SnapshotError {
     )]
     NoMemory,
     /// The snapshot could not be written; the writer's errno, or EIO if the writer gives none.
-    #[error("writing the snapshot: {0}")]
+    #[error("the snapshot can't be written: {0}")]
     Write(io::Error),
     /// The snapshot could not be read; the reader's errno, or EIO if the reader gives none.
-    #[error("reading the snapshot: {0}")]
+    #[error("the snapshot can't be read: {0}")]
     Read(io::Error),
     /// EINVAL: the input does not begin with the header of a snapshot.
     #[error("not a snapshot of a queue")]
@@ -110,7 +110,7 @@ pub enum RestoreError {
     Open(#[from] OpenError),
     /// EMSGSIZE: nothing was sent, because a message is longer than the queue's message size, both in bytes.
     #[error(
-        "the message at position {position} has {len} bytes, too many for this queue: its message size is {max} bytes"
+        "the message at position {position} has {len} bytes, more than the queue's message size of {max} bytes"
     )]
     TooLong {
         /// The message's position in the snapshot, counted from 0.

@@ -157,9 +157,9 @@ impl Header {
     pub(super) fn decode(major: u16, bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
         let (mut header, on_full) =
-            Header::fields(major, &mut fields).ok_or("it is too short for its fields")?;
+            Header::fields(major, &mut fields).ok_or("the header is too short for its fields")?;
         header.policy.on_full =
-            OnFull::of_number(on_full).ok_or("its overflow policy is unknown")?;
+            OnFull::of_number(on_full).ok_or("the overflow policy is unknown")?;
         header.check().map(|()| header)
     }
 

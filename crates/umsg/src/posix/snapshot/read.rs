@@ -101,7 +101,7 @@ impl<R: Read> Source<R> {
             return Err(SnapshotError::OtherVersion { found, expected });
         }
         if !(least(found)..=LONGEST_HEADER).contains(&len) {
-            return Err(self.damaged("its length is out of range"));
+            return Err(self.damaged("the header's length is out of range"));
         }
         let mut rest = Vec::new();
         self.append(len - START - CHECKSUM, &mut rest)?;
@@ -130,19 +130,22 @@ impl<R: Read> Source<R> {
         }
         let has_histories = header.has_histories();
         let history = match has_histories {
-            true => decode_history(&self.take()?)
-                .ok_or_else(|| self.damaged("the name of its source is too long"))?,
+            true => decode_history(&self.take()?).ok_or_else(|| {
+                self.damaged("the name of the message's original queue is too long")
+            })?,
             false => None,
         };
         let known = Header::known_record_head(header.major, has_histories);
         self.skip(header.record_head as usize - known)?;
         if record.len > header.message_size {
-            return Err(self.damaged("its length is greater than the queue's message size"));
+            return Err(
+                self.damaged("the message's length is greater than the queue's message size")
+            );
         }
         self.append(record.len as usize, &mut look.bytes)?;
         self.check_sum()?;
         if record.priority as usize >= PRIORITIES {
-            return Err(self.damaged("its priority is out of range"));
+            return Err(self.damaged("the message's priority is out of range"));
         }
         look.messages
             .try_reserve(1)

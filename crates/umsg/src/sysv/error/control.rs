@@ -30,7 +30,7 @@ pub enum ControlError {
     /// EPERM: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set enforced_modes to false"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set the namespace's limit enforced_modes to false"
     )]
     ModeNotEnforced {
         /// The mode.

@@ -32,7 +32,9 @@ pub enum SendError {
         max: usize,
     },
     /// EMSGSIZE: the batch has more messages or bytes than the queue may hold.
-    #[error("a batch of {messages} messages and {bytes} bytes is too large for the queue's qbytes")]
+    #[error(
+        "a batch of {messages} messages and {bytes} bytes is too large: split the batch, or raise the queue's limit qbytes"
+    )]
     BatchTooLarge {
         /// Messages in the batch.
         messages: usize,

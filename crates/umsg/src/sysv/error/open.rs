@@ -18,7 +18,7 @@ pub enum OpenError {
     AlreadyExists,
     /// EINVAL: the queue exists, and differs from the options.
     #[error(
-        "the queue exists, and its {what} is {found}, not {wanted}: leave the option out, or remove the queue first"
+        "the queue exists, and its {what} is {found}, not {wanted}: leave {what} out, or remove the queue first"
     )]
     Differs {
         /// The option of [`OpenOptions`](crate::sysv::OpenOptions).
@@ -48,7 +48,7 @@ pub enum OpenError {
     /// EACCES: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set enforced_modes to false"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set the namespace's limit enforced_modes to false"
     )]
     ModeNotEnforced {
         /// The mode.

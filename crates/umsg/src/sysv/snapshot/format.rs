@@ -92,7 +92,7 @@ fn take_states(fields: &mut Fields<'_>, info: &mut SnapshotInfo) -> Option<()> {
 
 /// Decodes the fields of a header, and the length of a record's head.
 pub(super) fn decode(major: u16, bytes: &[u8]) -> Result<(SnapshotInfo, usize), &'static str> {
-    const TOO_SHORT: &str = "it is too short for its fields";
+    const TOO_SHORT: &str = "the header is too short for its fields";
     let mut fields = Fields(bytes);
     let read = |fields: &mut Fields<'_>| {
         let words = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];

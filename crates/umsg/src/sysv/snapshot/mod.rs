@@ -239,12 +239,12 @@ impl Snapshot {
         let head = Record::decode(&source.take()?);
         source.skip(record_head - RECORD_HEAD)?;
         if head.len > self.info.msgmax {
-            return Err(source.damaged("its length is greater than the queue's msgmax"));
+            return Err(source.damaged("the message's length is greater than the queue's msgmax"));
         }
         source.append(head.len as usize, &mut self.bytes)?;
         source.check_sum()?;
         if head.mtype < 1 {
-            return Err(source.damaged("its type is below 1"));
+            return Err(source.damaged("the message's type is below 1"));
         }
         self.heads
             .try_reserve(1)
@@ -413,7 +413,9 @@ mod tests {
         short[12] = 68;
         let error = Snapshot::read(&short[..]).unwrap_err();
         assert!(
-            error.to_string().contains("its length is out of range"),
+            error
+                .to_string()
+                .contains("the header's length is out of range"),
             "{error}"
         );
     }

@@ -54,7 +54,7 @@ impl Way for Umsg {
                 Err(error) => return Err(failure(error)),
             }
         }
-        Err(Failure::new("umsg: the receiver has made no ring"))
+        Err(Failure::new("umsg: the receiver has not created the ring"))
     }
 
     fn receiver(&self) -> Result<Taking, Failure> {
