@@ -5,7 +5,7 @@ use std::io;
 
 macro_rules! into_io_error {
     ($($error:ty),+ $(,)?) => {$(
-        /// Wraps the error. Its kind is the kind of the errno.
+        /// Wraps the error. The errno of the error determines the kind.
         impl From<$error> for io::Error {
             fn from(error: $error) -> io::Error {
                 let kind = io::Error::from_raw_os_error(error.errno()).kind();

@@ -30,7 +30,7 @@ pub trait Leasable {
     fn acknowledge(&self, handle: &LeaseHandle<Self::Key>) -> Result<bool, Refused<Self::Own>>;
     /// Ends a lease and returns its message to the queue. Returns false if the lease had already ended.
     fn give_back(&self, handle: &LeaseHandle<Self::Key>) -> Result<bool, Refused<Self::Own>>;
-    /// Ends a lease without the lock, as a passed time limit does.
+    /// Ends a lease without the queue's lock, as if the time limit of the lease had passed.
     fn expire(&self, handle: &LeaseHandle<Self::Key>);
     /// Marks the segment as corrupted.
     fn note_damage(&self);

@@ -64,7 +64,7 @@ struct Arena<'a> {
     offset: u64,
 }
 
-/// The blocks of an arena, by the granules that head them.
+/// The blocks of an arena. The number of its first granule identifies a block.
 #[derive(Default)]
 struct Blocks {
     /// The blocks in use: the owning slot of each, and its length in granules.
@@ -140,7 +140,7 @@ impl Arena<'_> {
         self.offset + u64::from(block) * GRANULE as u64
     }
 
-    /// Returns the four words that head a block.
+    /// Returns the four words at the beginning of a block.
     fn header(&self, block: u32) -> Option<[u32; 4]> {
         let mut bytes = [0; GRANULE];
         let read = rustix::io::pread(self.file, &mut bytes, self.at(block)).ok()?;

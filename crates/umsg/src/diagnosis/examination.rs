@@ -33,7 +33,7 @@ pub(super) fn examine<S: Subject>(
     let (mut view, locks) = look::<S>(file, layout, namespace)?;
     let mut inside = check(file, layout, namespace, &mut view, &locks)?;
     if !inside.is_empty() {
-        // A lasting defect is found again.
+        // A second examination confirms only lasting defects. A value that a process was changing is right by then.
         sleep(AGAIN);
         let (mut again, locks) = look::<S>(file, layout, namespace)?;
         inside.keep_common(&check(file, layout, namespace, &mut again, &locks)?);
@@ -42,7 +42,7 @@ pub(super) fn examine<S: Subject>(
     let mut diagnosis = view.segment.describe(namespace);
     diagnosis.locks = locks;
     diagnosis.busy = !view.is_still;
-    // One second for all locks together: each stuck lock takes some of the time.
+    // `is_stuck` takes a second, so it runs once, for all locks.
     let is_stuck = OnceCell::new();
     diagnosis.conclude(findings, |lock| {
         *is_stuck.get_or_init(|| view::is_stuck::<S>(file)) && lock.is_named_in(file)

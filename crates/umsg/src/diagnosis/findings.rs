@@ -44,7 +44,7 @@ copied_words! {
     Guarded64: u64, Guarded64::get;
 }
 
-/// The number of findings that are described; further ones are only counted.
+/// The maximum number of findings that are described. Further findings are only counted.
 const MOST: usize = 64;
 
 /// All findings of a segment whose bytes begin at `base`.
@@ -106,7 +106,7 @@ impl Findings {
         self.equal(check, word, expected, word.value());
     }
 
-    /// Adds a finding unless the two are equal.
+    /// Adds a finding unless the two values are equal.
     pub(crate) fn equal<T, V: Display + PartialEq>(
         &mut self,
         check: &'static str,
@@ -152,7 +152,7 @@ impl Findings {
         self.count() == 0
     }
 
-    /// Returns the findings that were kept, and the number of further ones.
+    /// Returns the kept findings, and the number of findings that were only counted.
     pub(crate) fn into_parts(self) -> (Vec<Finding>, usize) {
         (self.list, self.more)
     }

@@ -11,7 +11,7 @@ use umsg_shm::sys::clock;
 /// The longest time by which a process postpones a check of the holders, in nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;
 
-/// Permission bits, as chmod(2) knows them.
+/// The permission bits of chmod(2).
 const MODES: u32 = 0o7777;
 
 /// Checks the queue's permissions, for both kinds of queues.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use umsg_shm::leases::{self, LeaseStore, NO_MESSAGE, State};
 use umsg_shm::sys::clock;
 
-/// A message that a process holds, or room for one.
+/// A message that a process holds, or room that a process has reserved for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hold {
@@ -17,7 +17,7 @@ pub struct Hold {
     pub who: Option<Process>,
     /// The length of the message, or of the reserved room, in bytes.
     pub bytes: u32,
-    /// The number of deliveries of the message, this one included.
+    /// The number of deliveries of the message, including the present delivery.
     pub deliveries: u32,
     /// The time until the lease ends by itself. None if the lease has no time limit.
     pub ends_in: Option<Duration>,
@@ -31,11 +31,11 @@ pub enum HoldKind {
     Leased,
     /// The message is being written.
     Reserved,
-    /// The message is on its way to the dead-letter queue.
+    /// The message waits to be moved to the dead-letter queue.
     SetAside,
     /// The message is delivered later.
     Delayed,
-    /// The message is a dead letter that a process sends back to its source.
+    /// The message is a dead letter that a process sends back to the original queue.
     Redriven,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Count {
     pub(super) aside: u32,
     pub(super) delayed: u32,
     pub(super) redriving: u32,
-    /// Records of the arrival of messages that were moved to this queue. Such a record holds no message.
+    /// Records that note the arrival of a message that was moved to this queue. These records hold no message.
     pub(super) arrived: u32,
 }
 
@@ -62,7 +62,7 @@ impl Count {
     }
 }
 
-/// Checks the records and their list, and records which slots they name.
+/// Checks the lease records and their list. Notes the slots that the records name.
 pub(super) fn check(
     segment: &impl LeaseStore,
     survey: &mut Survey,

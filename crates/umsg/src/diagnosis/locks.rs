@@ -26,12 +26,12 @@ pub struct Lock {
     pub side: Side,
     /// The owner of the lock.
     pub owner: Owner,
-    /// The offset of its word in the file, in bytes.
+    /// The offset of the lock's word in the file, in bytes.
     pub offset: u64,
-    /// The value of the word.
+    /// The value of the lock's word.
     pub word: u32,
-    /// The number of the owner's life, if processes of several PID or time namespaces use the queue. The name of the life's file in the
-    /// namespace's directory is `.life-` and this number in hexadecimal.
+    /// The liveness id of the owner, if processes of several PID or time namespaces use the queue. The owner's life file in the namespace's directory
+    /// is named `.life-` and this id in hexadecimal.
     pub life: Option<u32>,
     /// True if the process of the named thread has the queue's file mapped, as each process in a call on the queue has. None if the lock names no
     /// thread, or if this process can't read the mappings: only root can read the mappings of other users' processes.
@@ -99,7 +99,7 @@ impl Lock {
         matches!(self.owner, Owner::Impossible | Owner::Stranger(_))
     }
 
-    /// Returns whether the lock is marked as lent. The next call that holds the receivers' lock has to end such a loan.
+    /// Returns whether the lock is marked as lent. The next call that holds the receivers' lock must end the loan.
     pub(super) fn is_lent(&self) -> bool {
         is_lent(self.word) && self.side == Side::Senders
     }
@@ -123,7 +123,7 @@ impl Lock {
             return;
         }
         if who.life == Life::Dead && !users.are_ours() {
-            // An unknown thread counts as living, because a thread in another PID namespace may have this number.
+            // An unknown thread is treated as living, because a thread in another PID namespace may have this thread id.
             who.life = Life::Alive;
         } else if who.life != Life::Dead {
             let (who, tid) = (who.clone(), self.word & TID);
@@ -140,7 +140,7 @@ pub(super) fn is_settled(lock: &Word) -> bool {
     lock.word() & (TID | OWNER_DIED) == 0
 }
 
-/// Finds the locks with impossible words. `is_still`: all words were read at one moment.
+/// Finds the locks with impossible words. `is_still` is true if all words were read at one moment.
 pub(super) fn judge(
     locks: &mut [Lock],
     file: BorrowedFd<'_>,

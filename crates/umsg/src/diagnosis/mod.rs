@@ -87,7 +87,7 @@ pub struct Diagnosis {
     pub receiver: Option<Process>,
     /// Repairs after deaths, by lock.
     pub repairs: Vec<Repairs>,
-    /// The queue is marked as damaged: the process that found it, and when.
+    /// The corruption mark of the queue, if it has one: the process that found the corruption, and the time.
     pub damage: Option<Damage>,
     /// The queue was in use at each attempt, so the diagnosis skipped the checks that need a queue at rest.
     pub busy: bool,

@@ -1,4 +1,4 @@
-//! Blocked threads, and whether their lists make sense, for both kinds of queues.
+//! Blocked threads, and whether the lists of waiters are consistent, for both kinds of queues.
 
 use super::findings::Findings;
 use super::process::{Life, Process};
@@ -34,11 +34,11 @@ pub enum Wait {
         /// The maximum length of the message, in bytes. None where any message fits.
         longest: Option<u64>,
     },
-    /// Room for its message.
+    /// Room for the thread's message.
     Room {
         /// The number of messages.
         messages: u32,
-        /// The number of bytes in these messages, where the queue knows it.
+        /// The number of bytes in these messages. None if the queue does not record that number.
         bytes: Option<u64>,
     },
 }
@@ -169,8 +169,8 @@ fn check_list(
     findings.holds("a list's length is right", &links.len, count);
 }
 
-/// Returns the waiters in the order of service; `wait` is the event for which they wait. A missing thread counts as dead if `knows_threads`
-/// is true.
+/// Returns the waiters in the order of service; `wait` is the event for which they wait. If `knows_threads` is true, a thread that does not exist is
+/// reported as dead.
 pub(super) fn blocked<S: WaiterStore>(
     segment: &S,
     knows_threads: bool,

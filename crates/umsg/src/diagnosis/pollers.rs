@@ -4,8 +4,8 @@ use super::process::Process;
 use crate::namespace::Namespace;
 use umsg_shm::memory::FifoName;
 
-/// Returns the processes that poll the queue through the doorbell of this number; 0 means no doorbell. Without /proc/locks, no process is
-/// found.
+/// Returns the processes that poll the queue through the poll FIFO `name`, whose number is 0 if the queue has none. Without /proc/locks, no process
+/// is found.
 pub(super) fn find(namespace: &Namespace, is_watched: bool, name: FifoName) -> Vec<Process> {
     let has_doorbell = is_watched && name.number != 0;
     let inode = has_doorbell

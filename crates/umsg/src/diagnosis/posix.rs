@@ -1,4 +1,4 @@
-//! The diagnosis of a POSIX queue, and of a ring, which is built like one.
+//! The diagnosis of a POSIX queue or of a ring. The file of a ring has the layout of a POSIX queue.
 
 use super::findings::Findings;
 use super::header::Beginning;
@@ -130,7 +130,7 @@ impl Subject for Segment {
 
     fn slots_in_use(&self) -> (u32, u32) {
         let slots = self.fixed().geometry.slots();
-        // Behind the slots in circulation are the slots that come into use next.
+        // The slots after those in circulation come into use next, so some of them may have memory already.
         let usable = slots.saturating_add(AHEAD).min(self.layout().slots as u32);
         (slots, usable)
     }
@@ -260,7 +260,7 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
     Ok(is_known.then_some(layout))
 }
 
-/// Checks the data of the holder of the receiver lock, while no thread holds that lock.
+/// Checks the data that the receivers' lock guards, while no thread holds that lock.
 fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let before = findings.is_empty();
     store::check(segment, survey, findings);
@@ -297,7 +297,7 @@ fn check_board(segment: &Segment, findings: &mut Findings) {
     }
 }
 
-/// Checks that all messages from the position in the one-priority word on have that word's priority.
+/// Checks the word `run`, which names a position and a priority: all messages from that position on have that priority.
 fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     let word = segment.fixed().words().run;
     // Relaxed: no process writes a copy.

@@ -25,9 +25,9 @@ pub struct Problem {
 pub enum ProblemKind {
     /// Corruption: byte values that no operation can have written. Calls that read such bytes fail with EBADMSG.
     Damaged,
-    /// A thread holds a lock and does not continue, or the lock names an impossible thread. Calls on that side wait, or fail after a second.
+    /// A thread holds a lock and does not continue, or the lock names an impossible thread. Calls that need the lock wait, or fail after a second.
     Stuck,
-    /// A process died. The next call that meets its traces repairs the queue.
+    /// A process died. The next call that finds the unfinished work of the dead process repairs the queue.
     Died,
     /// Messages are set aside for a dead-letter queue that the caller can't send to.
     Undelivered,
@@ -46,7 +46,7 @@ impl Diagnosis {
         }
     }
 
-    /// Adds the problems that follow from the other parts.
+    /// Adds the problems that follow from the other parts of the diagnosis.
     pub(super) fn conclude(&mut self, findings: Findings, is_stuck: impl Fn(&Lock) -> bool) {
         let mut problems: Vec<Problem> = Vec::new();
         let (list, more) = findings.into_parts();
@@ -232,7 +232,7 @@ fn of_owner(
     let pid = who.pid;
     let thread = name(Some(who));
     match who.life {
-        // The advice never ends a process that may have nothing to do with the queue.
+        // The advice is not to end the process, because the process may not use the queue at all.
         Life::Stopped if lock.mapped.is_none() => Some(Problem::new(
             ProblemKind::Stuck,
             format!(

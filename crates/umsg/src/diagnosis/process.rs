@@ -22,7 +22,7 @@ pub struct Process {
     pub elsewhere: bool,
 }
 
-/// The state of a process. A process of unknown state counts as living.
+/// The state of a process. A process of unknown state is reported as living.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Life {
@@ -30,7 +30,7 @@ pub enum Life {
     Alive,
     /// The process is stopped, by a signal or a debugger, and may continue.
     Stopped,
-    /// The process is gone, or another process has its number.
+    /// The process has ended, or another process has the process id now.
     Dead,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn producers(lives: &dyn Liveness, producers: &Producers) -> Vec<Proc
 }
 
 impl Process {
-    /// Describes a process of which only the number is known.
+    /// Describes a process of which only the process id is known.
     pub(crate) fn numbered(pid: u32) -> Process {
         let life = match process::is_dead(pid, 0) {
             true => Life::Dead,
@@ -77,19 +77,19 @@ impl Process {
         Process::new(pid, Some(tid), life)
     }
 
-    /// Returns the process that a record names by its life. None if the record identifies the process in another way.
+    /// Returns the process that a record identifies by a liveness id. None if the record identifies the process in another way.
     fn by_life(lives: &dyn Liveness, pid: u32, thread: Option<u32>, birth: u64) -> Option<Process> {
         let number = liveness::life_of(birth)?;
         let life = match lives.is_over(number) {
             true => Life::Dead,
             false if lives.is_plain() || has_life(pid, number) => life(Stat::of_process(pid)),
-            // The number of the process may mean another process here.
+            // In this PID namespace, another process may have this process id.
             false => return Some(Process::elsewhere(pid, thread)),
         };
         Some(Process::new(pid, thread, life))
     }
 
-    /// Returns a process that lives in another PID namespace, with the numbers that it has there.
+    /// Returns a process of another PID namespace, with its process id and thread id in that namespace.
     pub(crate) fn elsewhere(pid: u32, thread: Option<u32>) -> Process {
         Process {
             pid,
@@ -104,7 +104,7 @@ impl Process {
     pub(crate) fn of_owner(tid: u32, last: u32) -> Process {
         match leader(tid) {
             Some(pid) => Process::new(pid, Some(tid), life(Stat::of_thread(pid, tid))),
-            // /proc may hide the programs of other users.
+            // /proc may hide the processes of other users, so a thread may exist although /proc does not show it.
             None if exists::thread(tid) => Process::new(tid, Some(tid), Life::Alive),
             None => Process::new(last, Some(tid), Life::Dead),
         }
@@ -125,7 +125,8 @@ impl Process {
     }
 }
 
-/// Returns whether the process that has this number here maps the file of this life. The mappings of other users' processes can't be read.
+/// Returns whether the process with this id in the caller's PID namespace maps the life file of this number. The mappings of other users' processes
+/// can't be read.
 fn has_life(pid: u32, number: u32) -> bool {
     let file = format!("/.life-{number:08x}");
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();

@@ -11,7 +11,7 @@ pub struct RefusedCall {
     pub call: &'static str,
     /// The error of the call.
     pub error: io::Error,
-    /// The missing promise.
+    /// The guarantee that is missing without the call.
     pub consequence: &'static str,
 }
 

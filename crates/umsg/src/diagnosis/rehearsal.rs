@@ -1,6 +1,6 @@
-//! A rehearsal receives the messages of a copy of a queue and sends others, as a program would. It finds defects that the checks don't know,
-//! such as a wrong shape of a search tree. No other process sees the copy: its waiters are not woken, and its pollers and registrations are
-//! removed first, so that no process is notified.
+//! A rehearsal receives the messages of a copy of a queue and sends new messages, as a program would. A rehearsal finds defects that the checks do
+//! not cover, such as a wrong shape of a search tree. No other process sees the copy: the waiters of the copy are not woken, and its pollers and
+//! registrations are removed first, so that no process is notified.
 
 use super::findings::Findings;
 use crate::error::Fault;
@@ -22,7 +22,7 @@ const CHECK: &str = "messages can be received and sent";
 /// The offset of the finding in the file of a POSIX queue.
 const RECEIVERS: usize = offset_of!(segment::Fixed, receiver);
 
-/// Rehearses with a copy, which is spoiled afterwards.
+/// Rehearses with a copy. The copy can't be used afterwards.
 pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     copy.fixed().forget_watchers();
     let (engine, me) = (posix_engine::Engine::new(copy.share()), thread::current());

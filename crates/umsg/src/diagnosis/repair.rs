@@ -82,7 +82,7 @@ impl Repaired {
         self.failed.is_some()
     }
 
-    /// Takes locks from a process that can't hold them. The next process that holds the receivers' lock ends a false loan.
+    /// Takes each lock whose named owner can't hold the lock. The next process that holds the receivers' lock ends a false loan.
     fn free_locks(&mut self, words: Vec<&Word>, users: impl Fn() -> Users) {
         let owners = self.before.locks.iter().zip(words);
         let freed: Vec<String> = owners
@@ -124,7 +124,7 @@ impl Repaired {
 }
 
 impl Repaired {
-    /// Records the result of the repair of the bytes behind the header.
+    /// Records the result of the repair of the bytes after the header.
     fn report(&mut self, done: Result<Option<Salvaged>, Fault>) {
         match done {
             Ok(Some(Salvaged { kept, lost })) => {
@@ -138,7 +138,7 @@ impl Repaired {
         }
     }
 
-    /// Repairs the bytes behind the header. First, it completes the operations of dead processes. Then, if bytes were wrong before or still are, it
+    /// Repairs the bytes after the header. First, it completes the operations of dead processes. Then, if bytes were wrong before or still are, it
     /// rebuilds the queue. At last, if no byte is wrong any more, it removes the corruption mark.
     fn treat(
         &mut self,
@@ -159,13 +159,13 @@ impl Repaired {
         self.take_mark_away(examine, forget_damage)
     }
 
-    /// Takes the corruption mark away, if nothing is wrong any more.
+    /// Removes the corruption mark if no byte is wrong any more.
     fn take_mark_away(
         &mut self,
         examine: impl Fn() -> Result<Diagnosis, OpenError>,
         forget_damage: impl Fn() -> bool,
     ) -> Result<(), OpenError> {
-        // Another process that rebuilds the queue keeps the mark, and may be done by the next check.
+        // Another process that is rebuilding the queue keeps the mark. That process may have finished at the second check.
         for _ in 0..2 {
             let mut problems = self.after.problems.iter();
             let is_clean = problems.all(|problem| problem.finding.is_none());
@@ -314,7 +314,7 @@ pub(super) fn write(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), O
         .map_err(|e| OpenError::from_errno("pwrite", e))
 }
 
-/// Returns a word of the file; None where it ends.
+/// Returns a word of the file. None if the file ends before the word.
 pub(super) fn read_word(file: BorrowedFd<'_>, at: u64) -> Result<Option<u32>, OpenError> {
     let mut bytes = [0; 4];
     let read = rustix::io::pread(file, &mut bytes, at);
@@ -327,7 +327,7 @@ pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usiz
     first_hole(file, begin, end).map_or(0, |hole| hole - begin) / element
 }
 
-/// Frees the memory of a region from a place on. When it is used again, it contains zeroes, not corrupted bytes.
+/// Frees the memory of the file from `begin` to `end`. That part of the file then contains zeroes, and no corrupted bytes.
 pub(super) fn give_back(file: BorrowedFd<'_>, begin: usize, end: usize) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     // On a file system that can't give memory back, a later user finds the corrupted bytes.
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
     use umsg_shm::repair::log;
 
-    /// Returns a diagnosis that finds nothing wrong but a mark.
+    /// Returns a diagnosis that finds nothing wrong but the corruption mark.
     fn marked(damage: &log::Damage) -> Diagnosis {
         Diagnosis {
             damage: Damage::read(damage),

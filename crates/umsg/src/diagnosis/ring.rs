@@ -33,7 +33,7 @@ pub(super) fn cursors(
     let freed = words.freed.load(load);
     let batch_end = words.batch_end.load(load);
     let before = findings.count();
-    // A sender that died may have left its cursor behind.
+    // A sender that died may not have advanced its cursor.
     let furthest = match is_settled {
         true => sent,
         false if is_beyond(batch_end, sent) => batch_end,
@@ -176,7 +176,7 @@ fn check_block(layout: &Layout, cell: &Cell, len: usize, findings: &mut Findings
     }
 }
 
-/// Returns whether a ring position is behind another.
+/// Returns whether the ring position `one` is after the position `other`.
 pub(super) fn is_beyond(one: u64, other: u64) -> bool {
     one.wrapping_sub(other) as i64 > 0
 }

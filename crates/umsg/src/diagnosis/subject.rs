@@ -78,7 +78,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the number of slots that were ever used, and the number that may have memory.
     fn slots_in_use(&self) -> (u32, u32);
 
-    /// Returns the word of a slot's cell that names its block, and the length of the message, in bytes.
+    /// Returns the word of a slot's cell that names the slot's block, and the length of the message, in bytes.
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)>;
 
     /// Returns the maximum length of a message that lies in the cell itself, in bytes. Longer messages lie in a block.
@@ -90,7 +90,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Rehearses with a copy that is not needed any more.
     fn rehearse(self, findings: &mut Findings);
 
-    /// Returns the processes that have to do with the queue.
+    /// Returns a diagnosis that names the processes that use the queue.
     fn describe(&self, namespace: &Namespace) -> Diagnosis;
 
     /// Repairs the words of the header that prevent an attachment, if they can be computed from other words.
@@ -104,12 +104,12 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Attaches to the queue itself, for a repair. Memory that the repair allocates counts for the namespace's limit.
     fn attach(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Self::Engine, OpenError>;
 
-    /// Repairs single words behind the header that can be computed from other words.
+    /// Repairs single words after the header that can be computed from other words.
     fn mend_words(engine: &Self::Engine, repaired: &mut Repaired);
 
     /// Returns the part of the regions that has allocated memory.
     fn real(file: BorrowedFd<'_>, engine: &Self::Engine) -> Real;
 
-    /// Gives back the memory behind the given number of slots.
+    /// Frees the memory of all slots after the first `slots` slots.
     fn give_back(file: BorrowedFd<'_>, engine: &Self::Engine, slots: usize);
 }

@@ -36,7 +36,7 @@ use umsg_shm::waiters::Node;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdAndKey {
     pub(crate) id: i32,
-    /// The key; 0 of a queue without a key.
+    /// The key; 0 for a queue without a key.
     pub(crate) key: i32,
 }
 
@@ -292,7 +292,7 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     Some(used)
 }
 
-/// Checks the data of the holder of the lock, while no thread holds the lock.
+/// Checks the data that the lock guards, while no thread holds the lock.
 fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     types::check_free(segment, survey, findings);
     types::check_order(segment, survey, findings);
@@ -317,7 +317,7 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     }
 }
 
-/// Returns the processes that have to do with the queue.
+/// Returns a diagnosis that names the processes that use the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let fixed = segment.fixed();
     let (control, words) = (&fixed.control, fixed.words());

@@ -1,8 +1,8 @@
 //! Finds out whether a thread's process has a queue's file mapped, as a process in a call on a queue has.
 //!
-//! If this is unknown, the file counts as mapped. When a thread dies or runs another program, the kernel marks its lock before it removes the
-//! mappings. So if a lock names a thread for a while, and the thread's process does not map the file during that time, the thread does not hold the
-//! lock.
+//! If the mappings of the process are unknown, the file is treated as mapped. When a thread dies or runs another program, the kernel marks the
+//! thread's lock before it removes the mappings. So if a lock names a thread for a while, and the thread's process does not map the file during that
+//! time, the thread does not hold the lock.
 
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
@@ -33,7 +33,7 @@ impl Users {
         Users { are_ours, file }
     }
 
-    /// Returns whether this process can find all threads. If it can, and finds no thread with a number, there is no such thread.
+    /// Returns whether this process can find every thread by its thread id. If so, a thread id that this process does not find belongs to no thread.
     pub(super) fn are_ours(&self) -> bool {
         self.are_ours
     }
@@ -46,8 +46,8 @@ impl Users {
         Some(lines.any(|line| what(line) == Some(file.as_bytes())))
     }
 
-    /// Does the same as [`have`](Self::have) for a thread that a lock names. `is_named` returns whether the lock still names it. Returns false only
-    /// if the thread's process does not map the file in any of several checks.
+    /// Does the same as [`have`](Self::have) for a thread that a lock names. `is_named` returns whether the lock still names the thread. Returns
+    /// false only if the thread's process does not map the file in any of several checks.
     pub(super) fn have_for_a_while(&self, tid: u32, is_named: impl Fn() -> bool) -> Option<bool> {
         for look in 0..LOOKS {
             if look != 0 {
@@ -69,7 +69,7 @@ pub(super) fn numbers_are_ours(lives: &dyn Liveness) -> bool {
     lives.is_home() && own.is_some_and(|own| *own == *std::process::id().to_string())
 }
 
-/// Returns the device and inode of a mapping of the file in /proc. On some file systems, the device there differs from that of fstat(2).
+/// Returns the device and inode of a mapping of the file in /proc. On some file systems, the device in /proc differs from that of fstat(2).
 fn name(file: BorrowedFd<'_>) -> Option<String> {
     let mapping = Mapping::to_look_up(file, 0, PAGE).ok()?;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

@@ -33,14 +33,14 @@ impl<S: Subject> View<S> {
         }
     }
 
-    /// Returns whether nothing has changed in the file since the copy: if so, values that were read from the file meanwhile belong to the instant
-    /// of the copy.
+    /// Returns whether nothing has changed in the file since the copy. If so, values that were read from the file since then belong to the instant of
+    /// the copy.
     pub(super) fn is_of_now(&self, file: BorrowedFd<'_>) -> bool {
         self.is_still && pulse::<S>(file) == self.moment
     }
 }
 
-/// Makes a copy. Repeats this for a moment if the queue is in use.
+/// Makes a copy. If the queue is in use, the function copies again, for a limited time, until the copy shows a moment of rest.
 pub(super) fn take<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,

@@ -47,7 +47,7 @@ pub enum NotifyError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// ECANCELED: the registration was taken away.
+    /// ECANCELED: the registration was removed.
     #[error("the registration for a notification was removed: register again")]
     Gone,
     /// The errors that all kinds of queues share.

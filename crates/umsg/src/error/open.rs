@@ -135,7 +135,7 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     }
 }
 
-/// Returns the text with advice for a process that needs another queue at this limit.
+/// Returns the error text for a namespace that has reached its limit of queues.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => {
@@ -203,7 +203,7 @@ impl OpenError {
         }
     }
 
-    /// Converts an error of the system to one of the variants above.
+    /// Converts an errno of a system call to a variant of this error.
     pub(crate) fn from_errno(call: &'static str, errno: Errno) -> OpenError {
         match errno {
             Errno::NOENT => OpenError::NotFound,
@@ -286,8 +286,8 @@ impl From<Refused> for OpenError {
     }
 }
 
-/// Returns whether a mode can deny a call. Only a sandbox can refuse a call on an open descriptor, and the error must not name the queue's mode as
-/// the cause.
+/// Returns whether a file's mode can deny the call: the call takes a path. Only a sandbox can refuse a call on an open descriptor, and then the error
+/// must not name the queue's mode as the cause.
 fn takes_a_path(call: &str) -> bool {
     call == "open"
 }

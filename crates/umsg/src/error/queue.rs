@@ -23,7 +23,7 @@ pub enum QueueError {
     /// messages.
     #[error("the queue's file has no room for this message: receive messages first")]
     UsedUp,
-    /// EBADMSG: the shared memory holds a state that no operation leaves there. [`posix::repair`](crate::posix::repair),
+    /// EBADMSG: the shared memory has a state that no operation creates. [`posix::repair`](crate::posix::repair),
     /// [`sysv::repair`](crate::sysv::repair) and [`ring::repair`](crate::ring::repair) rebuild the queue from its intact messages.
     #[error("the queue's shared memory is corrupted: repair or remove the queue")]
     Damaged,

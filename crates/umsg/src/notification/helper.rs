@@ -1,4 +1,4 @@
-//! The helpers: threads that wait for the notifications of this process. A helper serves up to 127 registrations, starts with the first,
+//! The helpers: threads that wait for the notifications of this process. The first registration starts a helper, which serves up to 127 registrations
 //! and sleeps on the words of all their records.
 //!
 //! A helper masks all signals, and lives as long as its process.
@@ -137,7 +137,7 @@ impl Helper {
             let _ = note_raised();
         }
         if by.is_some() {
-            // This count is raised before the registration leaves the other count: see `any`.
+            // `SETTLING` is raised before the table's count of registrations falls. So `any`, which reads the count first, never finds 0 in both.
             SETTLING.fetch_add(1, Ordering::Relaxed);
         }
         Some((locked.remove(position), by))
@@ -192,7 +192,7 @@ const CROWD: usize = 256;
 
 /// The number of functions that were called.
 static SETTLED: AtomicU32 = AtomicU32::new(0);
-/// The number of threads that wait until such functions have been called.
+/// The number of threads that wait until some of the functions have been called.
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {

@@ -1,9 +1,9 @@
 //! The registrations of this process: its actions when a message arrives in a queue.
 //!
-//! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); the action is stored
-//! here, in the process's own memory. A sender in this process raises the signal itself, before its call returns. A sender in another
-//! process does so, too, if it knows that this process [consents](umsg_shm::consent). Otherwise it wakes one of this process's
-//! [helpers](helper), which raises the signal or runs a function.
+//! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); the action is stored here, in the
+//! process's own memory. A sender in this process raises the signal itself, before its call returns. A sender in another process also raises the
+//! signal itself, if that sender knows that this process [consents](umsg_shm::consent). Otherwise that sender wakes one of this process's
+//! [helpers](helper), and the helper raises the signal or runs a function.
 //!
 //! A signal handler may register and unregister: signals are masked while the table is locked. A forked child has its own table: the child does not
 //! have the registrations of its parent.
@@ -336,7 +336,7 @@ pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32)
         // A process that can write this queue's memory could have named a registration that this process has with another queue.
         let is_here = engine.identity() == Some(entry.identity);
         let is_this = match entry.stage {
-            // If the registration waits at this record, its thread is about to notice.
+            // A thread of this process is still registering, and has not stored the record yet.
             Stage::Asked => true,
             Stage::At(at, word) => (at, word) == (index, armed),
             Stage::Told(_) => false,
@@ -347,7 +347,7 @@ pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32)
 }
 
 thread_local! {
-    /// The number of signals that this thread is raising: a handler that runs meanwhile does not wait for it.
+    /// The number of signals that this thread is raising. A handler that interrupts the thread does not wait for these signals.
     static RAISING: Cell<u32> = const { Cell::new(0) };
 }
 

@@ -84,7 +84,7 @@ impl Entry {
         matches!((&self.stage, &self.deed), (Stage::Told(_), Deed::Call(_)))
     }
 
-    /// Returns whether no work remains: the notification is done, or the registration ended without one.
+    /// Returns whether no work remains: the notification is done, or the registration ended without a notification.
     fn is_done(&self) -> bool {
         match (&self.stage, &self.deed) {
             (Stage::Told(_), deed) => matches!(deed, Deed::Nothing),
@@ -132,16 +132,16 @@ pub(super) struct Table {
 /// The table of this process, or of its parent before the fork.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The registrations, locked. Meanwhile no handler runs that might need the table, too.
+/// The registrations, locked. While they are locked, no signal handler runs that might need the table.
 pub(super) struct Locked {
     table: &'static Table,
     pub(super) registrations: MutexGuard<'static, Registrations>,
     _undisturbed: Undisturbed,
 }
 
-/// Keeps handlers of this thread away until it is dropped.
+/// Prevents signal handlers of this thread from running until the value is dropped.
 enum Undisturbed {
-    /// All handlers defer: a critical section takes no system call.
+    /// All signal handlers of the process defer themselves, so that a critical section needs no system call.
     Deferred(&'static Thread),
     Masked {
         _masked: Masked,
@@ -220,7 +220,7 @@ impl Locked {
         Some(self.remove(position))
     }
 
-    /// Returns whether that helper wakes when this record is fired.
+    /// Returns whether the helper `by` wakes when this record is fired.
     pub(super) fn is_watched(&self, by: &'static Helper, identity: (u64, u64), index: u32) -> bool {
         let mut all = self.registrations.helpers.iter();
         all.any(|running| std::ptr::eq(running.helper, by) && running.watches(identity, index))
@@ -274,7 +274,7 @@ pub(super) fn table() -> &'static Table {
 }
 
 fn table_in(place: &AtomicPtr<Table>) -> &'static Table {
-    // Acquire: as in `existing`. The pointer is read only once. It is replaced only if it is still the pointer that was checked.
+    // Acquire: as in `existing`. The pointer is read only once. The compare-and-swap replaces the pointer only if it is still the checked one.
     let found = place.load(Ordering::Acquire);
     if let Some(table) = of_this_process(found) {
         return table;

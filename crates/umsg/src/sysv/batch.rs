@@ -52,7 +52,7 @@ pub trait Incoming {
     /// The caller holds the queue's lock: the function must not use a queue, panic or wait.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// Notes a message that was written to the beginning of that room.
+    /// Notes a message that was written to the beginning of the room from the last [`place`](Self::place).
     fn taken(&mut self, received: Received);
 }
 

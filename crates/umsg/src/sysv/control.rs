@@ -109,9 +109,9 @@ impl Queue {
 
     /// Changes the rights in the file and in the header.
     ///
-    /// The file first gets the old and the new rights together, then the header changes, then the file gets the new rights
-    /// alone. So after a death at any point, every permitted user still has access. If another process changes the header meanwhile, this process
-    /// starts over, so that the last of them makes file and header agree.
+    /// The file first gets the old and the new rights together, then the header changes, then the file gets the new rights alone. So after a death at
+    /// any point, every permitted user still has access. If another process changes the header meanwhile, this process starts over, so that the
+    /// process that finishes last makes the file and the header agree.
     fn set_rights(&self, change: &Change) -> Result<(), ControlError> {
         let mut files = self.namespace.msg_files()?;
         let (file, summary) = match registry::open_id(&mut files, self.id()) {
@@ -161,7 +161,7 @@ impl Queue {
         }
     }
 
-    /// Changes the header under the queue's lock. Returns the version of the rights after it.
+    /// Changes the header under the queue's lock. Returns the version of the rights after the change.
     fn apply(
         &self,
         change: &Change,
@@ -228,8 +228,9 @@ impl Queue {
     /// removed.
     ///
     /// # Blocking
-    /// While another process holds the queue's lock, for at most a tenth of a second. After that, the call removes the queue without the lock. If
-    /// the holder of the lock was stopped, its call later ends as if it came before the removal. Until then, that process keeps the queue's memory.
+    /// While another process holds the queue's lock, for at most a tenth of a second. After that, the call removes the queue without the lock. If the
+    /// holder of the lock was stopped, the call of that process later ends as if it came before the removal. Until then, that process keeps the
+    /// queue's memory.
     ///
     /// # If the process dies
     /// The queue exists or is removed. Its names are removed by the next process of the file's owner, or of root, that needs them.
@@ -376,7 +377,7 @@ pub(super) fn done<T>(
             }
             Err(fault.into())
         }
-        // The other reasons belong to waiters and receivers.
+        // Only waiters and receivers get the other reasons.
         Err(_) => Err(ControlError::Busy),
     }
 }

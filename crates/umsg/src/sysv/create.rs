@@ -1,4 +1,4 @@
-//! Creation of a queue: it is built without a name, and then gets its names and its number under the lock of its user.
+//! Creation of a queue: it is built without a name, and then gets its names and its identifier under the lock of its user.
 //!
 //! | step | if the process dies after it |
 //! |---|---|
@@ -96,7 +96,7 @@ fn attempt(
         Some(wanted) => wanted,
         None => Number::Next(new.files().next(in_use)?, in_use),
     };
-    // The later identifiers of a segment follow from the turns of its index.
+    // The next identifiers of a segment that is used again follow from the turns of its index, not from an identifier that the owner wants.
     let is_reusable = matches!(number, Number::Next(..))
         && request.reusable
         && recycle::may_be_reusable(namespace, mode, limits);

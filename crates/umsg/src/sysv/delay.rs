@@ -11,10 +11,10 @@ use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Sends a message that is delivered after `delay` at the earliest. Until then it takes room in the queue,
-    /// [`Status::delayed`](super::Status::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due, it takes
-    /// its place behind the messages that were sent until then. Messages that are sent more than a few milliseconds later come behind it. The time
-    /// of its send is that of this call. Source: none, the kernel's queues have no such call.
+    /// Sends a message that is delivered after `delay` at the earliest. Until then the message takes room in the queue,
+    /// [`Status::delayed`](super::Status::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When the message is due, it
+    /// enters the queue after the messages that were sent until then. Messages that are sent more than a few milliseconds later come after it. The
+    /// message's time of send is the time of this call. Source: none, the kernel's queues have no such call.
     ///
     /// A blocked receiver, also one in msgrcv(2), wakes up when the message is due. The delay is measured on a clock that no process can set, and
     /// that stops while the machine is suspended. For pollers see [`pollable`](Self::pollable).

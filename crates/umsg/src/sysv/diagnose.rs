@@ -100,7 +100,8 @@ fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, Open
 fn of_id<T>(namespace: &Namespace, id: i32, treat: Treat<T>) -> Result<T, OpenError> {
     let mut files = namespace.msg_files()?;
     let link = match open_id(&mut files, id) {
-        // If several queues have used the segment, the key symlink has the identifier of the first one. Only the header has this queue's.
+        // If several queues have used the segment, the key symlink has the identifier of the first queue. Only the header has the identifier of the
+        // present queue.
         Ok((_, said)) => entry_of(&files, &said)?,
         Err(_) => key_symlink_with(&files, id)?,
     };

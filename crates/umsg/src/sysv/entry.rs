@@ -34,9 +34,9 @@ pub struct Entry {
     pub last_sender: u32,
     /// Process id of the last receiver; 0 if there was none.
     pub last_receiver: u32,
-    /// The time of the last send, in whole seconds; None without one.
+    /// The time of the last send, in whole seconds; None if no message was sent.
     pub last_send: Option<SystemTime>,
-    /// The time of the last receive, in whole seconds; None without one.
+    /// The time of the last receive, in whole seconds; None if no message was received.
     pub last_receive: Option<SystemTime>,
     /// The time of the last change of owner, mode or size, or of the creation, in whole seconds; None if it can't be read.
     pub changed: Option<SystemTime>,

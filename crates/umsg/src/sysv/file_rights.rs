@@ -22,7 +22,7 @@ use rustix::io::{self, Errno};
 
 const READ_WRITE: u16 = 6;
 const ATTRIBUTE: &str = "system.posix_acl_access";
-/// The version of the attribute. Source, as of the tags below: linux/posix_acl_xattr.h.
+/// The version of the attribute. Source of the version and of the tags: linux/posix_acl_xattr.h.
 const VERSION: u32 = 2;
 /// The tag of the entry for a named user.
 const USER: u16 = 2;
@@ -54,7 +54,7 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
         return give_mode(file, &stat, &list);
     }
     match give_list(file, &list) {
-        // Without a list, the next change takes the file's owner and group for the queue's.
+        // Without a list, the next change treats the file's owner and group as the owner and group of the queue.
         Err(Errno::OPNOTSUPP) if list.grants_what_its_mode_grants(&stat) => {
             give_mode(file, &stat, &list)
         }
@@ -158,12 +158,12 @@ impl List {
         }
     }
 
-    /// Returns whether a mode expresses the same rights.
+    /// Returns whether the mode of a file can express the rights of the list.
     fn is_a_mode(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// Returns whether the mode of the file gives access to the same users, though it names none.
+    /// Returns whether the file's mode gives access to the same users as the list, although the mode names no users.
     fn grants_what_its_mode_grants(&self, stat: &Stat) -> bool {
         let is_served = |(group, may): &(u32, bool)| *group == stat.st_gid || *may == self.others;
         self.users.iter().all(|user| *user == stat.st_uid) && self.groups.iter().all(is_served)

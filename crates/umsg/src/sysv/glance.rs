@@ -19,8 +19,8 @@ pub struct Glance {
     pub delayed: u64,
     /// The bytes of the leased and the delayed messages together.
     pub leased_bytes: u64,
-    /// The number of messages that ever came to the queue. A delayed message counts from the time at which it is due. A repair of a corrupted queue
-    /// sets this to the number of its messages.
+    /// The number of messages that ever came to the queue. A delayed message is counted from its delivery time on. A repair of a corrupted queue sets
+    /// the number to that of the messages in the queue.
     pub sent: u64,
     /// Messages that have ever left the queue.
     pub removed: u64,

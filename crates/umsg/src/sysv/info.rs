@@ -57,7 +57,8 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
     Ok(constants(&namespace.limits()?, highest_index))
 }
 
-/// Returns the result of IPC_INFO or MSG_INFO, if the process knows all of it. The function opens no file, and uses little stack.
+/// Returns the result of IPC_INFO or MSG_INFO, if the process has all necessary data from an earlier call. The function opens no file, and uses
+/// little stack.
 pub(super) fn kept_info(namespace: &Namespace, command: i32) -> Option<MsgInfo> {
     let watched = Scan::watched(namespace, |scan, limits| match command {
         libc::MSG_INFO => Some(sums(limits, &scan.watched_totals()?)),

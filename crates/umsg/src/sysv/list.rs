@@ -58,7 +58,7 @@ pub fn ids(namespace: &Namespace) -> Result<Vec<(i32, i32)>, OpenError> {
             }
         }
     }
-    // Two key symlinks of one identifier are neighbours: the last one counts.
+    // If two key symlinks have the same identifier, they are neighbours, and the last of them is valid.
     ids.reverse();
     ids.dedup_by_key(|(id, _)| *id);
     ids.reverse();

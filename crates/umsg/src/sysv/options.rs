@@ -150,10 +150,10 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or
-    /// lost its process. The delay is `first` after the first delivery, doubles after each further one, and is `most` at most. It does not
-    /// delay other messages. Zero, the default, means no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one
-    /// message. An existing queue with another delay is refused.
+    /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or lost its
+    /// process. The delay is `first` after the first delivery, doubles after each further delivery, and is at most `most`. Other messages are not
+    /// delayed. Zero, the default, means no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one message. An
+    /// existing queue with another delay is refused.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

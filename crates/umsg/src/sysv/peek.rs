@@ -20,7 +20,7 @@ pub struct Peeked {
     pub mtype: i64,
     /// Process id of the sender.
     pub pid: u32,
-    /// The time of the call that sent it, accurate to a few milliseconds.
+    /// The time of the call that sent the message, accurate to a few milliseconds.
     pub sent: SystemTime,
     /// For a delayed message, the earliest time of its delivery. `None` for a queued message.
     pub due: Option<SystemTime>,

@@ -125,7 +125,7 @@ pub(super) fn caller() -> (Uid, Gid) {
 /// The number of calls of [`forget_caller`].
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// A process's identity: a judgement for one identity is not valid for another.
+/// The identity of a process: cached permissions are valid only for the identity under which they were checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
     /// The effective user.
@@ -144,8 +144,8 @@ impl Caller {
 }
 
 /// Makes every queue check the caller's user and groups again. IPC_INFO and MSG_INFO then check the caller's rights to the directory again. A program
-/// calls this after a change of its user or groups, if it continues to use open queues. The kernel checks at each call; here, that would cost more
-/// than the call itself.
+/// calls this function after a change of its user or groups, if it continues to use open queues. The kernel checks at each call; in umsg, the check
+/// would cost more than the call itself.
 ///
 /// ```
 /// // After a change of the process's user or groups that did not go through libc.
@@ -157,7 +157,7 @@ pub fn forget_caller() {
     CHANGES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The caller's known permissions, and the version of the queue's rights under which they were checked. Threads share the word.
+/// The cached permissions of the caller, and the version of the queue's rights under which they were checked. Threads share the word.
 ///
 /// | bits | |
 /// |---|---|
@@ -171,10 +171,10 @@ pub(super) struct Judged(AtomicU64);
 const KNOWN: u64 = 8;
 
 impl Judged {
-    /// Checks a permission. Returns the version of the queue's rights for which the caller has it.
+    /// Checks a permission. Returns the version of the queue's rights under which the caller has the permission.
     #[inline(always)]
     pub(super) fn may(&self, fixed: &Fixed, access: Access) -> Result<u32, Denied> {
-        // RIGHTS: the version comes first.
+        // RIGHTS: the version is read before the rights.
         let version = fixed.rights.version_to_check();
         let stamp = stamp(version);
         // Relaxed: the word itself contains the versions to which it belongs.

@@ -12,8 +12,8 @@ impl Queue {
     /// The descriptor is readable (POLLIN) while there is a message of any type, and writable (POLLOUT) while there is room for a byte.
     /// After the removal of the queue, the descriptor is readable and writable, so that a poller notices the removal.
     ///
-    /// The first call opens the descriptor, which stays the same until the queue is dropped. The queue closes it. Programs only
-    /// poll it and pass it on; they send and receive through the queue.
+    /// The first call opens the descriptor, which stays the same until the queue is dropped. The queue closes the descriptor. Programs only poll the
+    /// descriptor and pass it on; they send and receive through the queue.
     ///
     /// A poller that wants messages of certain types, or more room than one byte, asks for edges: see
     /// [`pollable_with`](Self::pollable_with).

@@ -1,4 +1,4 @@
-//! Producers: the end of the last one ends the stream.
+//! Producers: the end of the last producer ends the stream.
 
 use super::error::SendError;
 use super::permission::Access;
@@ -130,7 +130,7 @@ impl Deref for Producer<'_> {
 impl Drop for Producer<'_> {
     fn drop(&mut self) {
         if self.pid == thread::current().pid() {
-            // The call fails in a signal handler that has interrupted a call on the queue. Then the process counts until it ends.
+            // The call fails in a signal handler that has interrupted a call on the queue. Then the process stays a producer until the process ends.
             let _ = self.queue.end_producing();
         }
     }

@@ -14,8 +14,7 @@ use umsg_shm::waiters::pacing::Waiting;
 
 /// An open System V message queue. Threads may share it, and a forked child may go on using it.
 ///
-/// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
-/// [removed](Queue::remove).
+/// Dropping the value unmaps the queue; its messages stay until a process receives them or the queue is [removed](Queue::remove).
 ///
 /// The first send and the first receive check the caller's permission against the queue's mode. After each change of the queue's owner or mode, the
 /// next call checks the permission again.

@@ -385,7 +385,7 @@ impl Used {
     }
 
     fn copy(&self, n: i64, truncate: bool, buffer: &mut [u8]) -> Result<Received, Errno> {
-        // No queue has that number of messages.
+        // A position above u32::MAX becomes u32::MAX: no queue has so many messages.
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         self.0.copy(n, buffer).map_err(|error| match error {
             ReceiveError::TooSmall { .. } if truncate => libc::EINVAL,
@@ -393,7 +393,7 @@ impl Used {
         })
     }
 
-    /// Returns the errno of a call that did not wait: a queue that was removed before the call is EINVAL.
+    /// Returns the errno of a call that did not wait: if the queue was removed before the call, the errno is EINVAL.
     #[cold]
     fn at_once(&self, errno: Errno) -> Errno {
         if !self.0.is_removed() {

@@ -54,8 +54,8 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no such message. If several receivers want a message, the one that has waited longest gets it. If its buffer is too small,
-    /// its call fails, and the next receiver gets the message.
+    /// While there is no such message. If several receivers want a message, the receiver that has waited longest gets it. If the buffer of that
+    /// receiver is too small, its call fails, and the next receiver gets the message.
     ///
     /// # Errors
     /// [`ReceiveError::TooSmall`] if the message is longer than the buffer; the message stays in the queue. All others of
@@ -272,7 +272,7 @@ impl Queue {
         })
     }
 
-    /// Runs `work` with the permission to receive. Repeats both if the rights have changed meanwhile.
+    /// Checks the permission to receive, and runs `work`. Does both again if the rights have changed meanwhile.
     #[inline(always)]
     pub(super) fn judged_receive<T>(
         &self,
@@ -292,7 +292,7 @@ impl Queue {
         }
     }
 
-    /// Checks that the caller may receive. Returns the version of the queue's rights for which this holds.
+    /// Checks that the caller may receive. Returns the version of the queue's rights that permits the receive.
     #[inline(always)]
     pub(super) fn may_receive(&self) -> Result<u32, ReceiveError> {
         self.judged

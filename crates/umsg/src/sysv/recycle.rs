@@ -51,7 +51,7 @@ pub(super) struct OwnFile {
     since: AtomicU64,
 }
 
-/// A file as it was found.
+/// The attributes of a file at the time of an inspection.
 #[derive(Clone, Copy, Debug)]
 struct KnownFile {
     stamp: Stamp,
@@ -67,8 +67,8 @@ impl KnownFile {
         }
     }
 
-    /// Returns whether `now` is the same file, and its attributes have not changed since. Memory that comes into use changes the time of
-    /// change, too: then the current attributes decide.
+    /// Returns whether `now` is the same file with unchanged attributes. Newly allocated memory also changes the file's times, so if the memory has
+    /// changed, the times are not compared.
     fn is_still(&self, now: &KnownFile) -> bool {
         now.stamp == self.stamp
             || now.blocks != self.blocks && now.stamp.is_same_but_times(&self.stamp)
@@ -160,7 +160,7 @@ impl OwnFile {
         }
     }
 
-    /// Notes identifiers of the index for as many queues as the segment has held so far.
+    /// Reserves further identifiers of the index for this segment: as many as the segment has held queues so far.
     fn note_turns(&self, files: &Files, fixed: &Fixed, queues: u32) -> Option<()> {
         let turns = fixed.header.turn().checked_add(u64::from(queues))?;
         let lock = files.lock(PATIENCE).ok()?;
@@ -244,7 +244,7 @@ impl Queue {
         self.fixed().rights.state().vacant() == Some(self.engine.segment().tenure().generation)
     }
 
-    /// Removes the names of a vacated segment, unless it holds a queue again.
+    /// Removes the names of a vacated segment, unless the segment holds a queue again.
     pub(super) fn give_up(&self) {
         if self.is_vacant() && self.fixed().rights.take() {
             sweep::removed(&self.namespace, self.id());

@@ -162,13 +162,13 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>,
 pub(super) enum Behind {
     /// No queue, another queue, or an unfinished queue.
     Nothing,
-    /// A segment that a process keeps for its next queue. It may hold this queue at any time.
+    /// A segment that a process keeps for its next queue. That queue may come into existence at any time.
     Vacant(OwnedFd),
     /// A queue whose file the caller may not open.
     Closed,
     /// A queue, and its summary.
     Queue(OwnedFd, Summary),
-    /// A queue that can't be used, and why: `NotAQueue`, `Damaged`, `OtherVersion`.
+    /// A queue that can't be used, and the reason: `NotAQueue`, `Damaged`, `OtherVersion`.
     Unusable(OwnedFd, OpenError),
 }
 
@@ -210,7 +210,7 @@ pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenErro
 
 /// Returns whether an intact header belongs to another queue than that of the key symlink.
 ///
-/// This is so in three cases: the file belongs to an unfinished queue, the file belongs to a queue with another key symlink, or the key symlink was
+/// There are three cases: the file belongs to an unfinished queue, the file belongs to a queue with another key symlink, or the key symlink was
 /// removed. If the file has two names, its key symlink may have another index. Any other header is corrupted.
 fn is_anothers(
     files: &Files,
@@ -228,7 +228,7 @@ fn is_anothers(
         || key_symlink_of(files, link.key, link.id)?.is_none())
 }
 
-/// Returns whether an open file is the file at an index. A copy with the same header is not.
+/// Returns whether an open file is the file at an index. A copy of that file is another file, even with the same header.
 fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
     let open =
         rustix::fs::fstat(file).map_err(|e| crate::error::OpenError::from_errno("fstat", e))?;
@@ -236,7 +236,7 @@ fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
     Ok(there.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
 }
 
-/// Returns whether an error is one of the queue's file.
+/// Returns whether an error says that the queue's file can't be used.
 pub(super) fn is_unusable(error: &OpenError) -> bool {
     matches!(
         error,
@@ -255,7 +255,7 @@ pub(super) fn attach_id(namespace: &Namespace, id: i32) -> Result<Segment, OpenE
     let segment = map(&file, namespace)?;
     match segment.tenure().id == id {
         true => Ok(segment),
-        // The segment holds another queue since the file was opened.
+        // Since the file was opened, the segment has been used again for another queue.
         false => Err(OpenError::NoSuchId),
     }
 }

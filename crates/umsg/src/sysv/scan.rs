@@ -8,14 +8,14 @@
 //! | which queues there are | as long as the directory has the same times of change | each creation or removal of a name changes these times |
 //! | a mapping of a queue's header, in a process that requests sums or the highest index twice within a second and handles SIGBUS | as long as the queue or its segment exists | counts change without a change of a name, so they are read each time |
 //!
-//! A process may keep the segment of a removed queue for its next queue (`recycle.rs`). Its header is mapped, too, and shows whether there is a
-//! queue.
+//! A process may keep the segment of a removed queue for its next queue (`recycle.rs`). The header of that segment is mapped, too, and shows whether
+//! the segment holds a queue.
 //!
 //! The namespace counts changes of names and of limits. So if a process repeats its request within 10 ms, it compares only the count and its own
 //! identity. Its only system call is geteuid(2): see `namespace/changes.rs`.
 //!
-//! For the same time, it also keeps the sums, but only if no other user than the owner of the directory may reach the queues. Then each process
-//! that changes the counts of a queue announces the change (`sysv_engine/counted.rs` in `umsg-shm`).
+//! For 10 ms, the process also keeps the sums, but only if no other user than the owner of the directory may reach the queues. Then each process that
+//! changes the counts of a queue announces the change (`sysv_engine/counted.rs` in `umsg-shm`).
 //!
 //! A file system's time advances in steps. So if a directory changed just before a scan, it could change again without a new time stamp. Therefore
 //! the names of such a scan are read again. A scan holds no lock and waits for none. If a call finds the kept scan locked, for example in a
@@ -49,7 +49,7 @@ static LAST: Mutex<Option<Scan>> = Mutex::new(None);
 pub(super) struct Scan {
     /// The directory, as it was before the scan.
     stamp: Stamp,
-    /// True if a change of the directory during or after the scan gives another stamp.
+    /// True if a change of the directory during or after the scan gives the directory another time stamp.
     is_settled: bool,
     /// The identity of the process, which decides which of the files the process may open.
     caller: Caller,
@@ -62,7 +62,7 @@ pub(super) struct Scan {
     watch: Option<Watched>,
 }
 
-/// The knowledge of a namespace that holds for a while, as long as the count of changes stays the same.
+/// Facts about a namespace that are used for some milliseconds, as long as the count of changes stays the same.
 #[derive(Debug)]
 struct Watched {
     watch: Watch,
@@ -74,7 +74,7 @@ struct Watched {
 /// The maximum number of queues with a lock that can't be marked. If there are more such queues, no sums are kept.
 const MOST_UNMARKED: usize = 16;
 
-/// The sums over the queues of a scan. The counts of each queue are beside it.
+/// The sums over the queues of a scan. [`Known`] has the counts of each queue.
 #[derive(Debug)]
 struct Sums {
     totals: Totals,
@@ -82,7 +82,7 @@ struct Sums {
     at: u32,
     /// The places of the queues whose locks can't be marked, which are read each time.
     unmarked: [usize; MOST_UNMARKED],
-    /// The number of such queues, which may exceed the length of the list.
+    /// The number of queues whose locks can't be marked, which may exceed the length of the list.
     unmarked_len: usize,
 }
 
@@ -371,7 +371,7 @@ impl Scan {
         for known in &mut self.queues {
             known.map_header(files, &mut room)?;
             if let Some(queue) = read(known, files)? {
-                // Two key symlinks of one identifier are neighbours: the last one counts.
+                // If two key symlinks have the same identifier, they are neighbours, and the last of them is valid.
                 all.pop_if(|previous| id(previous) == id(&queue));
                 all.push(queue);
             }
@@ -447,7 +447,7 @@ pub(super) fn entry_behind(
     }
 }
 
-/// Gives the key symlinks of a new scan the headers that an older one has mapped.
+/// Gives the key symlinks of a new scan the headers that an older scan has mapped.
 fn merged(links: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
     let mut older = older
         .map_or(Vec::new(), |scan| scan.queues)
@@ -456,7 +456,7 @@ fn merged(links: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
     let known = |link: namespace::Entry| {
         while older.next_if(|known| known.link < link).is_some() {}
         let same = older.next_if(|known| known.link == link);
-        // The next queue with the identifier and the key of a removed one has another file.
+        // The next queue with the identifier and the key of a removed queue has another file.
         let view = same.and_then(|known| known.view);
         Known {
             link,

@@ -160,7 +160,7 @@ impl Queue {
         })
     }
 
-    /// Runs `work` with the permission to send a message of `len` bytes. Repeats both if the rights have changed meanwhile.
+    /// Checks the permission to send a message of `len` bytes, and runs `work`. Does both again if the rights have changed meanwhile.
     #[inline(always)]
     pub(super) fn judged_send(
         &self,
@@ -194,7 +194,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Checks that the caller may send. Returns the version of the queue's rights for which this holds.
+    /// Checks that the caller may send. Returns the version of the queue's rights that permits the send.
     #[inline(always)]
     pub(super) fn may_send(&self, access: Access) -> Result<u32, SendError> {
         self.judged
@@ -202,8 +202,8 @@ impl Queue {
             .or_else(|_| self.may_send_slow())
     }
 
-    /// Checks whether the caller may send, in a queue that is not simply open. A queue that the death of a producer may close accepts the send; a
-    /// closed queue refuses it.
+    /// Checks whether the caller may send, after the fast check has failed. A queue that the death of a producer may close accepts the send; a closed
+    /// queue refuses it.
     #[cold]
     fn may_send_slow(&self) -> Result<u32, SendError> {
         let fixed = self.engine.segment().fixed();
@@ -218,7 +218,7 @@ impl Queue {
         }
         self.engine
             .look_for_producers(thread::current(), Deadline::Passed);
-        // If the queue is closed by now, it has another version.
+        // If the queue has been closed by now, its rights have another version.
         Ok(version)
     }
 

@@ -17,7 +17,7 @@ use umsg_shm::sysv_engine::segment::{self, Summary, mark_removed, write_removed}
 /// The time for which a process waits for the lock of another user. If that user keeps the lock, the names stay.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// The segments that a sweep takes away. All of them belong to removed queues, and processes keep them for their next queues.
+/// The vacant segments that a sweep removes. They belong to removed queues, and processes keep them for their next queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacant {
     /// The vacant files of processes that have ended.
@@ -82,7 +82,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     }
 }
 
-/// Returns whether a file has only one name. A process with write access to the directory can give any file a second name here.
+/// Returns whether a file has only one name. A process with write access to the directory can give any file a second name in the directory.
 fn has_one_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 1)
 }
@@ -118,7 +118,7 @@ pub(super) fn key_symlink(
         true => None,
         false if !files.may_take_others() => return Ok(false),
         false => match files.lock_of(owner, SHORT) {
-            // The owner has created no queue: it planted the key symlink.
+            // The owner of the key symlink has created no queue, so the key symlink was planted.
             Err(FileError::NotFound) => None,
             Err(_) => return Ok(false),
             Ok(lock) => Some(lock),
@@ -144,7 +144,7 @@ fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool,
     }
 }
 
-/// Takes the segment to which a key symlink leads from the process that keeps it. Returns false if there is a queue again.
+/// Takes the segment to which a key symlink leads from the process that keeps the segment. Returns false if the segment holds a queue again.
 fn has_no_next(files: &mut Files, link: &Entry) -> bool {
     let Ok(file) = files.open(link.index) else {
         return true;
@@ -156,7 +156,7 @@ fn has_no_next(files: &mut Files, link: &Entry) -> bool {
     }
 }
 
-/// Takes the segment of a removed queue from the process that keeps it. Returns false if there is a queue again.
+/// Takes the segment of a removed queue from the process that keeps the segment. Returns false if the segment holds a queue again.
 fn take_vacant(file: &OwnedFd, said: &Summary) -> bool {
     let taken = !said.is_vacant || segment::take(file.as_fd()).unwrap_or(false);
     crash_point!(MSG_TAKEN);
@@ -171,7 +171,7 @@ fn take(files: &mut Files, index: u32, vacant: Vacant, patience: Duration) -> bo
         Err(_) => return false,
     };
     let lock = match files.lock_of(owner, patience) {
-        // The owner has created no queue and creates none: another user gave it the file.
+        // The file's owner has created no queue and creates none: another user gave the file to this owner.
         Err(FileError::NotFound) => None,
         Err(_) => return false,
         Ok(lock) => Some(lock),
@@ -195,7 +195,7 @@ fn left(files: &mut Files, index: u32) -> Option<(OwnedFd, Summary)> {
     (index_of(said.id) == index && is_none(files, index, &said)).then_some((file, said))
 }
 
-/// Removes the file at an index, and its key symlink, if the file is stale and of that owner. Returns false otherwise. The caller holds the
+/// Removes the file at an index, and its key symlink, if the file is stale and belongs to `owner`. Returns false otherwise. The caller holds the
 /// owner's lock.
 fn take_left(files: &mut Files, index: u32, owner: u32, vacant: Vacant) -> bool {
     let Some((file, said)) = left(files, index) else {

@@ -1,4 +1,4 @@
-//! Errors of System V queues: one enum for each family of operations, each with one table to errno.
+//! Errors of System V queues: one enum for each family of operations. The function `errno` of each enum returns the error number.
 
 mod control;
 mod open;

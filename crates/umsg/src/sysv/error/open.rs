@@ -68,7 +68,7 @@ pub enum OpenError {
     Queue(#[from] QueueError),
 }
 
-/// Returns the message for a process that wants more queues than the limit.
+/// Returns the error text for a namespace that has reached its limit of System V queues.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => "the namespace allows no System V queues: ask its owner to raise the limit msgmni"

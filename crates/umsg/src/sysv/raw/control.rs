@@ -56,8 +56,8 @@ pub(super) fn info_of(namespace: &Namespace, command: i32) -> Result<MsgInfo, Op
     }
 }
 
-/// Returns the result of IPC_INFO or MSG_INFO, if this process knows all of it from an earlier call. Unlike [`msgctl_info`], this function needs
-/// little stack.
+/// Returns the result of IPC_INFO or MSG_INFO, if this process has all necessary data from an earlier call. Unlike [`msgctl_info`], this function
+/// needs little stack.
 pub fn kept_msgctl_info(command: i32) -> Option<MsgInfo> {
     kept_info(Namespace::known_of_this_process()?, command)
 }
@@ -123,7 +123,7 @@ pub(super) fn owners_only(errno: Errno) -> Errno {
     }
 }
 
-/// Returns the errno of a command: a queue that was removed meanwhile is EINVAL.
+/// Returns the errno of a command: if the queue was removed meanwhile, the errno is EINVAL.
 fn errno(error: &ControlError) -> Errno {
     match error {
         ControlError::Removed => libc::EINVAL,

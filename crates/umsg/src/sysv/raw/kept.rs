@@ -94,7 +94,7 @@ pub fn msgctl_remove_own(id: i32) -> Result<(), Errno> {
 pub fn give_up_kept() {
     for word in KEPT.iter().filter_map(Link::take) {
         let kept = word.hold();
-        // A forked child leaves its parent's segments.
+        // A forked child does not remove its parent's segments.
         if kept.is_creators() {
             kept.give_up();
         }

@@ -17,7 +17,7 @@ const ENTRIES: usize = 64;
 
 /// A key, with the identifier that it had in the directory.
 struct Entry {
-    /// The key in the upper half and the identifier in the lower one; 0 for none, because no queue has key 0.
+    /// The key in the upper half and the identifier in the lower half; 0 for an empty entry, because no queue has key 0.
     answer: AtomicU64,
     /// The time of the answer (CLOCK_MONOTONIC_COARSE).
     time: AtomicU64,
@@ -66,7 +66,7 @@ pub(super) fn answers(queue: &Queue, key: i32, id: i32, asked: u32) -> bool {
     let wanted = (asked >> 6 | asked >> 3 | asked) & 0o7;
     let may =
         |access: Access| wanted & access as u32 == 0 || queue.judged.may(fixed, access).is_ok();
-    // The third bit of a class is left to the full search, because programs hardly ever ask for it.
+    // Programs hardly ever ask for the third bit of a class, so the full search answers a request with that bit.
     let grants = wanted & 0o1 == 0 && may(Access::Read) && may(Access::Write);
     grants && queue.key() == key && queue.id() == id && !queue.is_removed()
 }

@@ -9,7 +9,7 @@ use crate::namespace::Namespace;
 use crate::sysv::{Change, Entry, MsgInfo, OpenError};
 use std::sync::{Mutex, PoisonError};
 
-/// The attachments of tables that were dropped. They are used again, because a call may still hold one of their queues.
+/// The attachments of dropped tables. They are never freed, because a call may still use one of their queues, but the next tables use them.
 static FREE: Mutex<Vec<&'static Attachments<Queue>>> = Mutex::new(Vec::new());
 
 /// The queues of a namespace, for a process that serves programs in several IPC namespaces.
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    /// Returns the table of a namespace, which leads to no queue yet.
+    /// Returns the table of a namespace, with no attached queue.
     #[must_use]
     pub fn new(namespace: Namespace) -> Table {
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(first.find(id).err(), Some(libc::EINVAL));
         send(&second).unwrap();
         assert_eq!(count(&second), 1);
-        // The next table has none of the queues of a dropped one.
+        // The next table has none of the queues of a dropped table.
         drop((first, second));
         let third = table(&one);
         assert_eq!(third.find(id).err(), Some(libc::EINVAL));

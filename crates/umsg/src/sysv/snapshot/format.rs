@@ -65,7 +65,7 @@ pub(super) fn encode(info: &SnapshotInfo) -> Vec<u8> {
     bytes
 }
 
-/// Encodes the fields that version 4 has behind those of version 2.
+/// Encodes the fields that version 4 has after those of version 2.
 fn states(info: &SnapshotInfo) -> Vec<u8> {
     let flags = [
         (info.close_with_last_producer, CLOSE_WITH_LAST_PRODUCER),
@@ -80,7 +80,7 @@ fn states(info: &SnapshotInfo) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the fields that version 4 has behind those of version 2.
+/// Decodes the fields that version 4 has after those of version 2.
 fn take_states(fields: &mut Fields<'_>, info: &mut SnapshotInfo) -> Option<()> {
     let flags = fields.u32()?;
     info.close_with_last_producer = flags & CLOSE_WITH_LAST_PRODUCER != 0;

@@ -253,8 +253,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Sends all messages to a queue, behind the messages that it holds. The sent messages have the caller as their sender, and the current time
-    /// as their time of sending. The queue keeps its own attributes; [`info`](Self::info) has the saved attributes.
+    /// Sends all messages to a queue, after the messages that it holds. The sent messages have the caller as their sender, and the current time as
+    /// their time of sending. The queue keeps its own attributes; [`info`](Self::info) has the saved attributes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
