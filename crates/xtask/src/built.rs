@@ -32,7 +32,7 @@ pub struct TestProgram {
     pub of: String,
     /// The name of the file of tests; None for unit tests.
     pub file: Option<String>,
-    /// The options of `cargo test` that select it.
+    /// The options of `cargo test` that select the program.
     pub options: String,
     pub executable: PathBuf,
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask examples`: checks that each public function of the library has an example in its documentation.
 //!
-//! The sources are parsed. A function counts if it is `pub`, in an item that is not hidden from the documentation, and outside of tests.
+//! The sources are parsed. A function needs an example if it is `pub`, in an item that is not hidden from the documentation, and outside of tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

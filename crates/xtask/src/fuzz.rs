@@ -59,7 +59,7 @@ fn build(workspace: &Workspace, nightly: &Nightly) -> Command {
 fn feed(workspace: &Workspace, nightly: &Nightly, target: &str, seconds: u64) -> Command {
     let home = workspace.target.join("fuzz");
     let corpus = home.join("corpus").join(target);
-    // The fuzzer reports if it can't write there.
+    // If this fails, the fuzzer can't write to the directory, and reports that.
     let _ = std::fs::create_dir_all(&corpus);
     let mut feed = workspace.command(home.join(&nightly.host).join("release").join(target));
     feed.arg(corpus)

@@ -130,7 +130,7 @@ impl Counts {
         json!({ "compiler": self.compiler, "instructions": self.calls })
     }
 
-    /// Returns the calls whose counts have grown too much. Both have the same calls.
+    /// Returns the calls whose counts have grown too much. Both sets of counts have the same calls.
     fn compare(&self, accepted: &Self, prints: bool) -> Vec<&str> {
         let mut grown = Vec::new();
         for (call, &count) in &self.calls {

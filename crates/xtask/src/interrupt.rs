@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(20);
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(signal: libc::c_int) {
-    // Relaxed: only the number counts.
+    // Relaxed: no other data depend on the signal's number.
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 

@@ -4,8 +4,8 @@
 //! ARCHITECTURE.md declares the floors of a crate ([`floors`]), and the sources are parsed for the imports ([`imports`]). A module is a
 //! top-level module of the crate, with all below it. The crate root is above all floors and is not checked.
 //!
-//! Items that only exist in tests or under loom are left out, unless `--tests` is given: `#[cfg(test)]`, `#[cfg(loom)]`, and the
-//! modules behind such an attribute.
+//! Items that only exist in tests or under loom are left out, unless `--tests` is given: `#[cfg(test)]`, `#[cfg(loom)]`, and the modules with one of
+//! these attributes.
 
 mod floors;
 mod imports;

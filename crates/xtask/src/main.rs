@@ -96,7 +96,7 @@ enum Task {
     Defects {
         /// Plant only the defects whose names contain one of these words
         words: Vec<String>,
-        /// The time in minutes that a soak may look for one
+        /// The time in minutes that a soak may look for one defect
         #[arg(long, value_name = "N", default_value_t = 1.0)]
         minutes: f64,
     },

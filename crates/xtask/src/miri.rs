@@ -35,8 +35,8 @@ const OTHERS: [&str; 9] = [
     "waiters::",
 ];
 
-/// Omitted there: tests of rings that need facilities which Miri lacks (passing descriptors and polling them, names, a runtime), and thousands of
-/// types in plain memory.
+/// Omitted from [`OTHERS`]: tests of rings that need facilities which Miri lacks (passing descriptors and polling them, names, a runtime), and
+/// thousands of types in plain memory.
 const BEYOND: [&str; 5] = [
     "descriptor",
     "named",

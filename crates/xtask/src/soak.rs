@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: random kills and disturbances of processes that use queues, for a given time.
 //!
-//! The test program `soak` of `crates/umsg/tests` has a module for each face. It prints its figures and fails on any loss, duplicate,
-//! disorder, stall, crash or leak.
+//! The test program `soak` of `crates/umsg/tests` has a module for each API: POSIX, System V and rings. The program prints its figures and fails on
+//! any loss, duplicate, disorder, stall, crash or leak.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::shell;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// A face of umsg.
+/// An API of umsg.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Face {
     Posix,
@@ -28,7 +28,7 @@ pub const BUILD: &str = "building the soak";
 impl Face {
     const ALL: [Face; 3] = [Face::Posix, Face::Sysv, Face::Ring];
 
-    /// Returns the module of the test program for this face.
+    /// Returns the module of the test program for this API.
     pub fn module(self) -> &'static str {
         match self {
             Face::Posix => "posix",
@@ -59,7 +59,7 @@ impl Wish {
         self.command_in(tests(workspace), face)
     }
 
-    /// Returns the command for the soak of a face. `soak` is a command that builds and runs the library's tests.
+    /// Returns the command for the soak of an API. `soak` is a command that builds and runs the library's tests.
     pub fn command_in(&self, mut soak: Command, face: Face) -> Command {
         soak.args(["--test", "soak", "--", "--nocapture"]);
         soak.arg(format!("{}::", face.module()));
@@ -103,7 +103,7 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
     steps.finish()
 }
 
-/// Runs the soaks of all faces at the same time, because their processes mostly wait.
+/// Runs the soaks of all APIs at the same time, because their processes mostly wait.
 pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) -> Result<()> {
     let mut build = tests(workspace);
     build.args(["--no-run", "--test", "soak"]);

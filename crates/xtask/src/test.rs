@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 /// The default number of random operations that are compared with the kernel.
 pub const OPERATIONS: u64 = 100_000;
 const DROP_IN: &str = "libumsg_preload.so";
-/// The time of the soak of each face, in minutes: all faces at the same time.
+/// The time of the soak of each API, in minutes: all soaks run at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
 /// The extent of the tests.
@@ -29,7 +29,7 @@ pub enum Extent {
 
 /// The steps of the default, with the seconds that each takes on two cores, from an empty target directory.
 const DEFAULT: [(&str, u64); 3] = [(BUILD, 110), (INSTALL, 2), (TESTS, 160)];
-/// The steps of the whole. The models run beside others.
+/// The steps of `--full`. The models run in parallel with other steps.
 const FULL: [(&str, u64); 9] = [
     (BUILD_RELEASE, 120),
     (BUILD, 130),
@@ -137,7 +137,7 @@ fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
 /// Returns the tests of all crates, on the drop-in and the C library as they are installed.
 fn suite(workspace: &Workspace, profile: Profile) -> Suite<'_> {
     let mut suite = Suite::new(workspace);
-    // The soak that counts comes later and in a release build.
+    // These soaks are short, because a longer soak follows in a release build.
     suite.env("UMSG_SOAK_SECONDS", "2");
     suite.env("UMSG_PRELOAD_LIBRARY", profile.file(workspace, DROP_IN));
     suite.env("UMSG_C_PREFIX", c_prefix(workspace));

@@ -24,11 +24,11 @@ use crate::workspace::Workspace;
 const PROFILE: &str = "aarch64";
 const DROP_IN: &str = "libumsg_preload.so";
 
-/// Everything that goes into the machine, with the paths that it has here.
+/// The contents of the machine's file system, with their paths on the host.
 pub struct Built {
     pub programs: Vec<Program>,
     pub files: Vec<PathBuf>,
-    /// Files and directories that have another path on the machine, each with that path.
+    /// Files and directories that have another path on the machine than on the host, each with the path on the machine.
     pub others: Vec<(PathBuf, String)>,
     /// Directories that the programs expect.
     pub directories: Vec<PathBuf>,
@@ -166,7 +166,7 @@ impl Built {
         self.compile(OF_C_LIBRARY.into_iter().map(compile).collect())
     }
 
-    /// Compiles C programs, a part of them in each thread, and adds them.
+    /// Compiles C programs in several threads, and adds the compiled programs.
     fn compile(&mut self, mut programs: Vec<Compile>) -> Result<()> {
         interrupt::check()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -137,7 +137,7 @@ impl Apt {
         for option in [
             "APT::Architecture=arm64".to_owned(),
             "APT::Architectures=arm64".to_owned(),
-            // apt must not change to a user of its own: the directory belongs to this user.
+            // apt must not change to its own user `_apt`, because the directory belongs to the calling user.
             "APT::Sandbox::User=root".to_owned(),
             "Acquire::Languages=none".to_owned(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),

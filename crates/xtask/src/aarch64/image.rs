@@ -12,7 +12,7 @@ use super::needs;
 use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 
-/// The first program.
+/// The script that the kernel starts as the first program.
 const INIT: &str = include_str!("init.sh");
 
 /// Directories that init mounts file systems on, and that programs expect.
@@ -119,7 +119,7 @@ impl Image {
         }
     }
 
-    /// Adds a file with the path that it has here.
+    /// Adds a file, at the path that the file has on the host.
     fn file(&mut self, path: &Path) -> Result<()> {
         self.file_as(path, &path.to_string_lossy())
     }
@@ -142,7 +142,7 @@ impl Image {
         self.entry(to, REGULAR | mode, text.as_bytes(), (0, 0))
     }
 
-    /// Adds a directory, or a file or symbolic link, with all that it contains, with the path that it has here.
+    /// Adds a directory with all its contents, a file or a symbolic link, at its path on the host.
     fn tree(&mut self, path: &Path) -> Result<()> {
         self.tree_as(path, &path.to_string_lossy())
     }
@@ -168,7 +168,7 @@ impl Image {
         Ok(())
     }
 
-    /// Adds an entry, unless the archive already has one of this name.
+    /// Adds an entry, unless the archive already has an entry of this name.
     fn entry(&mut self, name: &str, mode: u32, bytes: &[u8], device: (u32, u32)) -> Result<()> {
         if !self.names.insert(name.to_owned()) {
             return Ok(());

@@ -149,7 +149,7 @@ struct Session<'a> {
     /// The number of programs that have begun.
     begun: usize,
     program: Option<Running>,
-    /// The time at which the machine counts as stuck.
+    /// The time at which the machine is reported as stuck.
     deadline: Instant,
     tests: Tests,
     failed: Vec<String>,

@@ -1,8 +1,8 @@
 //! `cargo xtask aarch64`: tests on an emulated aarch64 machine.
 //!
-//! QEMU emulates a machine with two cores. It runs a kernel of Debian with a file system in memory: the cross-built test programs, the drop-in, the
-//! C library, C programs compiled beforehand, glibc, and BusyBox. All files of the build have the same paths as here, so a test finds the same
-//! files as on the machine where it was built.
+//! QEMU emulates a machine with two cores. It runs a kernel of Debian with a file system in memory: the cross-built test programs, the drop-in, the C
+//! library, C programs compiled beforehand, glibc, and BusyBox. All files of the build have the same paths on the machine as on the host, so a test
+//! finds its files at the paths that were known when it was built.
 //!
 //! ```text
 //! target/aarch64-machine/debian/vmlinuz, busybox    fetched once
@@ -10,8 +10,8 @@
 //!                        console.log                all that the machine has printed
 //! ```
 //!
-//! Emulation by user-mode QEMU is not possible: it refuses set_robust_list(2), without which umsg refuses to work.
-//! The emulated cores access memory in the strong order of the processor below. The models under loom check orderings.
+//! Emulation by user-mode QEMU is not possible: it refuses set_robust_list(2), without which umsg refuses to work. The emulated cores access memory
+//! in the strong order of the host's processor. The models under loom check orderings.
 
 mod build;
 mod fetch;

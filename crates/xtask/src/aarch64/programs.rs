@@ -19,7 +19,7 @@ pub const CRATES: [&str; 6] = [
     "umsg-conformance",
 ];
 
-/// The name of a crate's unit tests, which stands instead of a file's name.
+/// The name of a crate's unit tests, used in place of a file's name.
 pub const UNIT: &str = "unit";
 
 /// The choice for CI: each crate's assembly and layouts, system calls and C structures. The rest of the tests is about code that is the same on each
@@ -66,7 +66,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("umsg-conformance/sysv_preloaded", &["control::"]),
 ];
 
-/// Programs that can't run on the machine, or whose results mean nothing there; each with the reason.
+/// Programs that can't run on the machine, or whose results mean nothing on the machine; each with the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
     (
         "umsg-preload/symbols",

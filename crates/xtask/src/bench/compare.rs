@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::failure::{Context as _, Failure, Result};
 
-/// A ratio that is lower than this part of the accepted one has dropped.
+/// A ratio has dropped if it is lower than this part of the accepted ratio.
 const KEPT: f64 = 0.85;
 
 /// The ratios of two processes depend on the distance of their CPUs, which on a virtual machine changes by the hour. If the
@@ -92,7 +92,7 @@ impl Figures {
         Ok(Self(rows.iter().filter_map(figure).collect()))
     }
 
-    /// Returns the rows of another run whose ratio is lower than here by more than the tolerance. Prints the compared runs.
+    /// Returns the rows of the run `found` whose ratio is lower than in this run by more than the tolerance. Prints the compared runs.
     pub fn drops(&self, found: &Figures) -> Vec<Dropped> {
         let mut drops = Vec::new();
         for figure in &found.0 {

@@ -35,7 +35,7 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
     for suite in suites {
         let mut bench = workspace.command(workspace.release("umsg-bench"));
         bench.arg(suite).args(quick.then_some("--quick"));
-        // If one suite can't be measured here, the others still run.
+        // If one suite can't be measured on this machine, the others still run.
         steps.run(suite, &mut bench)?;
     }
     steps.finish()
@@ -91,7 +91,7 @@ fn commit(workspace: &Workspace) -> Option<String> {
         .then(|| format!("{}{mark}", commit.trim()))
 }
 
-/// Compares ratios with the accepted ones, in up to three runs. A drop counts if each run shows it.
+/// Compares ratios with the accepted ones, in up to three runs. Fails only for a drop that each run shows.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let accepted = accepted(workspace)?;
     let mut steps = Steps::new(workspace.root.clone());

@@ -5,7 +5,7 @@ use std::fs;
 use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 
-/// The markers before and behind the README's table.
+/// The markers before and after the README's table.
 const BEGIN: &str = "<!-- From docs/benchmarks.md, by `cargo xtask bench-publish`. -->\n";
 const END: &str = "<!-- End of the table from docs/benchmarks.md. -->\n";
 

@@ -91,7 +91,7 @@ fn pointer_to(function: &syn::TypeFnPtr, name: &str) -> Result<String> {
     }
 }
 
-/// Returns the library's type that a manual page has to explain: a structure that a pointer leads to, or a function of the program's.
+/// Returns the library's type that a manual page has to explain: a structure to which a pointer points, or the type of a function of the program.
 pub fn explained(rust: &Type) -> Option<String> {
     let (path, is_explained): (_, fn(&str) -> bool) = match rust {
         Type::Ptr(pointer) => (&*pointer.elem, is_structure),

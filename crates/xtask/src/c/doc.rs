@@ -51,8 +51,7 @@ impl Doc {
     }
 }
 
-/// Paragraphs and lists. An item of a list begins with "- ", its term ends at the first ": ", and further lines of it are
-/// indented.
+/// Paragraphs and lists. An item of a list begins with "- ", its term ends at the first ": ", and further lines of the item are indented.
 fn blocks<'a>(lines: impl Iterator<Item = &'a String>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut ended = true;

@@ -53,7 +53,7 @@ pub fn install_built(workspace: &Workspace, prefix: &Path, release: bool) -> Res
     let layout = Layout {
         root: prefix,
         libraries: "lib",
-        // The directory may be moved.
+        // The installed directory may be moved, so the prefix is relative to the file for pkg-config.
         prefix: "${pcfiledir}/../..",
         compiler: compiler(),
     };

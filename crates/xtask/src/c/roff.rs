@@ -2,8 +2,8 @@
 
 use roff::{Inline, Roff, bold, italic, roman};
 
-/// Sets text between backquotes in bold, or as a variable if it is one, and the names of other pages in bold.
-/// Each sentence begins a line, as manual pages have it.
+/// Sets text between backquotes in bold, or as a variable if the text is a variable, and the names of other pages in bold. Each sentence begins a
+/// line, as manual pages have it.
 pub fn inline(text: &str, variables: &[&str]) -> Vec<Inline> {
     let mut set = Vec::new();
     for (index, piece) in text.split('`').enumerate() {

@@ -1,4 +1,4 @@
-//! The defects: each is one edit of the library's source. Here are those that a soak has to notice.
+//! The defects, each of which is one edit of the library's source. The list in this file has the defects that a soak has to notice.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use crate::soak::Face;
 /// The part that has to fail because of a defect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum By {
-    /// The soak of a face.
+    /// The soak of one API: POSIX, System V or rings.
     Soak(Face),
-    /// A test of the library: the program that it is in, and its name.
+    /// A test of the library: its test program, and its name.
     Test(&'static str, &'static str),
     /// A test of the engines, of this name.
     Unit(&'static str),

@@ -1,8 +1,8 @@
 //! `cargo xtask defects`: checks that the soak, and tests of parts that no soak uses, fail if they should.
 //!
-//! The task plants each of a list of plausible defects into a copy of the sources, one at a time. Then the soak of the defect's face, or the test
-//! that the list names, has to fail within the given time, and to report the defect's effect. Another failure does not count. The task prints the
-//! soak or test that failed, the time that passed, and the words of the failure.
+//! The task plants each of a list of plausible defects into a copy of the sources, one at a time. Then the soak of the defect's API, or the test that
+//! the list names, has to fail within the given time, and to report the defect's effect. Another failure is not accepted. The task prints the soak or
+//! test that failed, the time that passed, and the words of the failure.
 //!
 //! First, the soak or test has to pass on the copy without a defect; a soak runs for the same time. A soak that fails without a defect, for example
 //! because the machine is too busy, would "notice" every defect.
@@ -42,7 +42,7 @@ const COPIED: [&str; 6] = [
     "README.md",
 ];
 
-/// Plants the defects whose names contain one of these words, or all; each soak has `minutes` to notice one.
+/// Plants the defects whose names contain one of these words, or all defects. Each soak has `minutes` to notice its defect.
 pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> {
     interrupt::install();
     let nursery = Nursery::new(workspace)?;

@@ -38,8 +38,7 @@ pub fn bridge(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// Builds the command and the drop-in, and shows them. `quick`: shows those of `target/release` if both are there, in one round of each
-/// measurement.
+/// Builds the command and the drop-in, and shows them. `quick`: shows those of `target/release` if both exist, in one round of each measurement.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     interrupt::install();
     if !(quick && stage::is_built(workspace)) {

@@ -106,7 +106,7 @@ impl Stage {
         Namespace::new(self, None)
     }
 
-    /// Returns a namespace of a process that is not root: of the caller, if that is not root.
+    /// Returns a namespace of an unprivileged user: of the caller, unless the caller is root.
     pub fn unprivileged_namespace(&self) -> Result<Namespace> {
         Namespace::new(self, self.root.then_some(NOBODY))
     }

@@ -65,12 +65,12 @@ fn pages(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns whether a page is that of the benchmarks, which is no document, and which the book has as it is.
+/// Returns whether a page is the report of the benchmarks. No document exists for that page, and the book contains it unchanged.
 fn is_report(path: &Path) -> bool {
     path.with_extension("").ends_with("benchmarks")
 }
 
-/// Removes the links of a page that lead out of the book, and describes those that lead to no file of it.
+/// Removes the links of a page that lead out of the book, and describes the links that lead to a missing file of the book.
 fn close(book: &Path, page: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(page).context(page.display())?;
     let name = page.strip_prefix(book).unwrap_or(page);

@@ -15,7 +15,7 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 /// The file through which the programs in Rust are compiled and run, as tests of documentation.
 const DOCUMENTATION_TESTS: &str = "crates/umsg/src/lib.rs";
 
-/// Languages of blocks that show something and are no program.
+/// The languages of blocks that are not programs.
 const SHOWN: [&str; 2] = ["", "text"];
 
 /// Describes the documents that the table of contents omits, and the programs that no check runs.

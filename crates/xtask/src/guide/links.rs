@@ -1,4 +1,4 @@
-//! Each link of a document leads to a file of the checkout, and to a heading in it.
+//! Checks that each link of a document leads to a file of the checkout, and to a heading of that file.
 //!
 //! Links to other machines are not followed: a check must not depend on them.
 

@@ -11,15 +11,15 @@ use crate::workspace::Workspace;
 
 /// A document in Markdown.
 pub struct Page {
-    /// Its path in the checkout.
+    /// The path of the document in the checkout.
     pub path: PathBuf,
-    /// The names by which links lead to its headings.
+    /// The names by which links lead to the document's headings.
     pub anchors: Vec<String>,
     pub links: Vec<Link>,
     pub parts: Vec<Part>,
 }
 
-/// A link, and the line in which it stands.
+/// A link, and its line in the document.
 pub struct Link {
     pub to: String,
     pub line: usize,
@@ -28,7 +28,7 @@ pub struct Link {
 /// A part of a page that matters when its commands run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The line of its first word.
+    /// The line of the part's first word.
     pub line: usize,
     pub kind: Kind,
 }
@@ -37,7 +37,7 @@ pub struct Part {
 pub enum Kind {
     /// A comment, without its marks.
     Comment(String),
-    /// A block of code: all words behind its fence, and its text.
+    /// A block of code: all words after its fence, and its text.
     Block { info: String, text: String },
 }
 
@@ -157,8 +157,8 @@ impl Reader {
         }
     }
 
-    /// Makes the name of a heading as GitHub and mdbook do: letters, digits, `-` and `_` in lower case, a space as `-`, and a number behind
-    /// a name that comes again.
+    /// Makes the name of a heading as GitHub and mdbook do: letters, digits, `-` and `_` in lower case, a space as `-`, and a number after a name
+    /// that is repeated.
     fn anchor(&mut self) -> String {
         let kept = self.text.trim().to_lowercase();
         let kept = kept.chars().filter_map(|c| match c {

@@ -45,7 +45,7 @@ wait
 const LONGEST: &str = "120";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A picture: the keys that lead to its screen, and texts that are on it.
+/// A picture: the keys that lead to its screen, and texts that are on the screen.
 struct Picture {
     file: &'static str,
     title: &'static str,

@@ -116,7 +116,7 @@ impl Room {
         Ok(faults)
     }
 
-    /// Runs the script of a session to its end, or kills it; returns its output outside of its steps.
+    /// Runs the script of a session to its end, or kills the script; returns the output that belongs to no step.
     fn perform(&self, session: &Session, place: &Path) -> Result<String> {
         let script = place.join("script");
         write(&script, &session.script)?;

@@ -1,4 +1,4 @@
-//! The commands of a page, as one script of bash: variables, functions and queues of a block are there in the next.
+//! The commands of a page, as one script of bash: each block sees the variables, functions and queues of the blocks before it.
 
 use std::fmt::Write as _;
 

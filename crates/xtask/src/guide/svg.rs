@@ -1,7 +1,7 @@
 //! A picture of a terminal's screen: text with escape sequences, as `tmux capture-pane -e` prints it, becomes SVG. The same screen becomes the same
 //! picture.
 //!
-//! The program knows the sequences that set colours and attributes (`ESC [ numbers m`), and skips all others.
+//! The program interprets the sequences that set colours and attributes (`ESC [ numbers m`), and skips all others.
 
 use std::fmt::Write as _;
 
@@ -72,7 +72,7 @@ pub fn picture(screen: &str, columns: usize, theme: &Theme, title: &str) -> Stri
     svg
 }
 
-/// Divides a line into texts of one paint. The paint goes on in the next line.
+/// Divides a line into texts of one paint. The next line begins with the paint at the end of this line.
 fn runs(line: &str, paint: &mut Paint) -> Vec<(String, Paint)> {
     let mut runs: Vec<(String, Paint)> = vec![];
     let mut rest = line;
@@ -96,7 +96,7 @@ fn runs(line: &str, paint: &mut Paint) -> Vec<(String, Paint)> {
     runs
 }
 
-/// Divides a text behind its first escape sequence.
+/// Splits a text after its first escape sequence.
 fn sequence(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| ('@'..='~').contains(&c))?;
     Some(text.split_at(end + 1))
@@ -158,7 +158,7 @@ fn draw(svg: &mut String, text: &str, paint: Paint, place: (usize, usize, u32), 
         ""
     };
     let y = top + BASELINE;
-    // Viewers do not agree about spaces: each word stands in its own place.
+    // Viewers draw spaces with different widths, so each word gets its own position.
     for (at, word) in words(text) {
         let x = f64::from(MARGIN) + (column + at) as f64 * WIDTH;
         let width = word.chars().count() as f64 * WIDTH;

@@ -1,7 +1,7 @@
 //! The imports between the top-level modules of a crate: `use` items, and paths in types, expressions, patterns and macros.
 //!
-//! A path counts if it begins with `crate`, `self` or `super`. A name that the crate root exports again stands for the module it comes
-//! from. Names that macros put together are not seen.
+//! A path is an import if it begins with `crate`, `self` or `super`. A name that the crate root re-exports belongs to the module from which the name
+//! comes. Names that macros put together are not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -82,7 +82,7 @@ fn exports(items: &[Item]) -> BTreeMap<String, String> {
     exports
 }
 
-/// Returns the paths of a tree of `use`. A glob counts as the module that it opens.
+/// Returns the paths of a tree of `use`. A glob is an import of the module whose items it names.
 fn paths_of(tree: &UseTree) -> Vec<Vec<Ident>> {
     let before = |name: &Ident, paths: Vec<Vec<Ident>>| {
         let longer = |mut path: Vec<Ident>| {
@@ -136,7 +136,7 @@ struct Reader<'a> {
     exports: BTreeMap<String, String>,
     /// The path of the module that is read.
     module: Vec<String>,
-    /// Its file, below `src`.
+    /// The file of that module, below `src`.
     file: PathBuf,
     imports: Vec<Import>,
     failure: Option<crate::failure::Failure>,
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns a path from the crate root; empty if it leads elsewhere.
+    /// Returns a path from the crate root; empty if the path leads out of the crate.
     fn absolute(&self, path: &[Ident]) -> Vec<String> {
         let mut at = match path.first() {
             Some(first) if *first == "crate" => Vec::new(),
@@ -218,7 +218,7 @@ impl Reader<'_> {
                 TokenTree::Ident(first) if *first == "crate" || *first == "super" => {
                     let (path, end) = path_from(&tokens, at);
                     self.note_with_group(path, tokens.get(end));
-                    // A group after the path is read like any other, for paths in it that begin again.
+                    // A group after the path is read, too, because it may contain further paths.
                     at = end;
                 }
                 TokenTree::Group(group) => {

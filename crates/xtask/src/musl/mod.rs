@@ -28,7 +28,8 @@ pub const COMPILER: &str =
 /// The script that enters the namespace, in the checkout.
 const ENTER: &str = "crates/xtask/src/musl/enter.sh";
 
-/// The tests whose programs musl can have. Not among them: `symbols` (names of glibc), `stack` (makecontext), `sandboxed` (glibc's loader).
+/// The tests whose programs can run with musl. Three tests need glibc: `symbols` (names of glibc), `stack` (makecontext), `sandboxed` (glibc's
+/// loader).
 const TESTS: [&str; 19] = [
     "cancellation",
     "descriptor",
@@ -133,8 +134,8 @@ pub fn shared_library(
     if text(workspace.command("musl-gcc").arg("--version")).is_err() {
         return Err(missing("musl-gcc", "musl-tools"));
     }
-    // The target asks for libgcc_s, which Alpine has and musl-gcc has not. The library needs only those functions of it that libgcc.a and
-    // libgcc_eh.a have. To unwind, this libgcc_eh.a needs a function of glibc, and Rust's unwinder for musl does not.
+    // The target asks for libgcc_s, which Alpine has and musl-gcc has not. The library needs only functions of libgcc_s that libgcc.a and libgcc_eh.a
+    // also have. To unwind, this libgcc_eh.a needs a function of glibc, and Rust's unwinder for musl does not.
     let (name, unwinder) = match panics {
         Panics::Abort => ("libgcc", "-lgcc_eh".to_owned()),
         Panics::Unwind => ("libunwind", unwinder(workspace)?.display().to_string()),

@@ -101,7 +101,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Returns the seconds since 1970 that stand for the time of the build: `$SOURCE_DATE_EPOCH`, else the time of the last commit.
+/// Returns the time of the build in seconds since 1970: `$SOURCE_DATE_EPOCH`, else the time of the last commit.
 pub fn epoch(workspace: &Workspace) -> Result<String> {
     if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
         return Ok(epoch);
@@ -111,7 +111,7 @@ pub fn epoch(workspace: &Workspace) -> Result<String> {
     Ok(time.trim().to_owned())
 }
 
-/// Returns flags that replace the directories of this machine in the compiled files. Of several that match, rustc takes the last.
+/// Returns flags that replace the directories of this machine in the compiled files. If several flags match, rustc uses the last of them.
 fn remap(workspace: &Workspace, directory: &Path) -> Result<Vec<OsString>> {
     let mut pairs = vec![
         (workspace.root.clone(), SOURCES.to_owned()),

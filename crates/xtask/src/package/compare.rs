@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 /// Runs a command with another umask, so that other users can't read the files that the command creates.
 const ANOTHER_UMASK: [&str; 4] = ["sh", "-c", "umask 077 && exec \"$@\"", "sh"];
 
-/// Locale and time zone of the second build. The zone is 14 hours ahead: half of the time, the day is another one.
+/// Locale and time zone of the second build. The zone is 14 hours ahead, so its date differs for half of each day.
 const ANOTHER_PLACE: [(&str, &str); 3] = [
     ("LC_ALL", "C.UTF-8"),
     ("LANGUAGE", "tr:de"),

@@ -79,7 +79,7 @@ mod tests {
         let packages = metadata["packages"].as_array().unwrap();
         let mut published = 0;
         for package in packages {
-            // An empty list stands for `publish = false`.
+            // An empty list means `publish = false`.
             let is_private = package["publish"].as_array().is_some_and(Vec::is_empty);
             let name = package["name"].as_str().unwrap();
             assert_eq!(!is_private, CRATES.contains(&name), "{name}");

@@ -22,7 +22,7 @@ const SUPPRESSIONS: &str = "/usr/lib/valgrind/python3.supp";
 
 const MODULE: &str = "/_umsg.";
 
-/// The function that runs the initialisation of a module. The process uses its memory for a class until it ends.
+/// The function that runs the initialisation of a module. Memory that this function allocates for a class is in use until the process ends.
 const IMPORT: &str = "PyModule_ExecDef";
 
 /// Runs the tests. Fails if valgrind reports something with the module on the stack.
@@ -67,7 +67,7 @@ pub fn check(package: &Package, environment: &Environment, steps: &mut Steps) ->
     }
 }
 
-/// Returns the parts of a report with the module on the stack, apart from what its import allocates.
+/// Returns the parts of a report with the module on the stack, apart from the allocations of its import.
 fn of_module(report: &str) -> Vec<String> {
     let lines = report.lines().map(|line| {
         // "==123== text"

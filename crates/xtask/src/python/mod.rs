@@ -178,7 +178,8 @@ fn make_wheels(
     Ok(())
 }
 
-/// Returns the build of the command and the drop-in, and its command. Both are those of the Debian packages, which are built once for both.
+/// Returns the build of the command and the drop-in, and the command that makes the build. The Debian packages use the same build, so it is made only
+/// once.
 fn programs(workspace: &Workspace, quick: bool) -> Result<(Build<'_>, Command)> {
     if quick {
         return Ok((Build::usual(workspace)?, workspace.build_release()));

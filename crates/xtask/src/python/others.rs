@@ -20,13 +20,13 @@ pub struct System {
     target: &'static str,
     /// The tag of the wheel; those of manylinux name the oldest glibc.
     tag: &'static str,
-    /// The beginning of the names of the tools that read and strip its files.
+    /// The beginning of the names of the tools that read and strip the wheel's files.
     tools: &'static str,
 }
 
 const MANYLINUX: &str = "manylinux2014";
 
-/// The systems for which wheels are made. aarch64 with musl is left out: only rustup has a standard library for it, no distribution.
+/// The systems for which wheels are made. aarch64 with musl is left out, because no distribution has a standard library for it; only rustup has one.
 pub const SYSTEMS: [System; 3] = [
     System {
         name: "glibc, x86-64",

@@ -56,7 +56,7 @@ const CHOICE: [&str; 7] = [
     "tests/test_waiting.py",
 ];
 
-/// The time that these tests may take there.
+/// The time that these tests may take on the emulated machine.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The files that a system gets, apart from the wheel.

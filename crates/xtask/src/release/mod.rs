@@ -34,7 +34,7 @@ pub enum Seen {
     Fine(String),
     /// The condition does not hold; the missing thing, and the remedy.
     Missing(String),
-    /// The check was not made, and why.
+    /// The check was not made; the reason.
     Unchecked(String),
 }
 

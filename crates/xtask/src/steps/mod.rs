@@ -40,7 +40,7 @@ pub struct Beside {
     what: String,
     child: Child,
     output: Option<JoinHandle<io::Result<Printed>>>,
-    /// The commands to be printed if this one fails.
+    /// The commands to be printed if the command fails.
     line: String,
     again: again::Command,
 }
@@ -210,7 +210,7 @@ impl Steps {
             .suspend(|| done(what, start.elapsed(), output, status, &again))
     }
 
-    /// Starts a command in parallel with the following ones; its output is kept for [`end`](Self::end).
+    /// Starts a command in parallel with the following commands; its output is kept for [`end`](Self::end).
     pub fn begin(&mut self, what: &str, command: &mut Command) -> Result<Beside> {
         let line = shell::line(command);
         self.announce(&format!("{what}, beside what follows"), &line);
@@ -365,7 +365,7 @@ fn spawn(command: &mut Command) -> Result<(Child, PipeReader)> {
         .stdout(twin)
         .stderr(writer)
         .spawn();
-    // The command keeps the pipe's end for its next child: without this, the pipe would never end.
+    // The command keeps the pipe's end for its next child. Unless that end is replaced, the pipe never ends.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     Ok((child.context(&line)?, reader))
 }

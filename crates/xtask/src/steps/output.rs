@@ -30,7 +30,7 @@ pub struct Program {
     pub options: String,
     /// The failed tests of the program; none if the program ended before it named them.
     pub tests: Vec<String>,
-    /// The output of each of them.
+    /// The output of each failed test.
     pub said: Vec<Said>,
     /// The last lines of the program's output.
     pub report: Vec<String>,

@@ -52,7 +52,8 @@ impl<'a> Root<'a> {
             if !packages.is_empty() {
                 make.args(["--include", &wanted]);
             }
-            // A system for tests needs no sync of each file. apt must not change to a user of its own, which could not write here.
+            // A system for tests needs no sync of each file. apt must not change to its own user `_apt`, which can't write to the directory of the
+            // system.
             make.args([
                 "--dpkgopt=force-unsafe-io",
                 "--aptopt=APT::Sandbox::User \"root\"",
@@ -64,8 +65,8 @@ impl<'a> Root<'a> {
         Self::of_archive(workspace, name, &kept, steps)
     }
 
-    /// Returns an old Debian with the packages that apt needs and these, made as [`debian`](Self::debian) makes its system. Old releases have no
-    /// updates.
+    /// Returns an old Debian with the packages that apt needs and the given packages, made as [`debian`](Self::debian) makes its system. Old releases
+    /// have no updates.
     pub fn old_debian(
         workspace: &'a Workspace,
         release: &str,
