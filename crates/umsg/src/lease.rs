@@ -91,8 +91,8 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
                 is_open: AtomicBool::new(true),
             }),
             Err(fault) => {
-                // The process has not used the message yet, so the message goes back to the queue. This fails only if other parts of the queue are
-                // corrupted, too.
+                // The process has not used the message yet, so the message goes back to the queue. The return fails only if other parts of the queue
+                // are corrupted, too.
                 queue.expire(&handle);
                 Err(fault)
             }
@@ -241,8 +241,8 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
 
     /// Sets a time limit: the lease ends by itself, `time` from now, and the message goes back to its place in the queue.
     ///
-    /// A process ends the lease when it finds the queue empty or full, or when it receives while other leases exist. A receiver
-    /// that goes to sleep wakes up for the first lease that ends. Every blocked receiver checks the leases ten times a second.
+    /// After that time, a process that finds the queue empty or full, or that receives while other leases exist, ends the lease. A receiver that goes
+    /// to sleep wakes up for the first lease that ends. Every blocked receiver checks the leases ten times a second.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -268,7 +268,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         })
     }
 
-    /// Ends the lease and removes the message: its room is free.
+    /// Ends the lease and removes the message, so that the room of the message is free again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -282,7 +282,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside an operation on this queue.
+    /// Blocks only while a process is stopped inside an operation on this queue.
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, if the queue was removed, or if the caller is a

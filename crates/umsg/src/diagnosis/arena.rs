@@ -1,4 +1,4 @@
-//! The arena: blocks that follow each other without gaps. A slot names each block in use.
+//! Checks of the arena, in which blocks follow each other without gaps. For each block in use, one slot names the block.
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
@@ -64,7 +64,7 @@ struct Arena<'a> {
     offset: u64,
 }
 
-/// The blocks of an arena. The number of its first granule identifies a block.
+/// The blocks of an arena, each identified by the number of its first granule.
 #[derive(Default)]
 struct Blocks {
     /// The blocks in use: the owning slot of each, and its length in granules.

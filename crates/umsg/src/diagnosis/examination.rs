@@ -90,7 +90,7 @@ fn check<S: Subject>(
     if let Some(survey) = survey
         && !segment.is_held()
     {
-        // These checks read the file once more.
+        // The checks of the arena and the rehearsal read the file once more.
         let mut further = Findings::at(segment.address());
         arena::check(file, segment, &survey, &mut further);
         if findings.is_empty()

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use umsg_shm::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 
-/// A place in a queue's file with bytes that no operation could have left there.
+/// A place in a queue's file with bytes that no operation can have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {

@@ -1,5 +1,5 @@
-//! The hints of a POSIX queue: each side's copies of words of the other side, and the words that say whether a check is worthwhile. Processes act on
-//! hints, but no state of the queue depends on them.
+//! The hints of a POSIX queue: the copies that senders and receivers keep of each other's words, and the words that say whether a check is
+//! worthwhile. Processes act on hints, but no state of the queue depends on a hint.
 
 use super::findings::Findings;
 use super::ring::is_beyond;

@@ -12,7 +12,7 @@ use umsg_shm::sys::liveness::Liveness;
 pub enum Side {
     /// The senders' side of a POSIX queue or a ring.
     Senders,
-    /// The receivers' side, blocked threads of both kinds included.
+    /// The receivers' side, including the lists of blocked senders and receivers.
     Receivers,
     /// A System V queue.
     Whole,

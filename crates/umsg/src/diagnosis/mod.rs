@@ -81,7 +81,7 @@ pub struct Diagnosis {
     pub registrations: Vec<Registration>,
     /// Processes that poll.
     pub pollers: Vec<Process>,
-    /// Living processes that count as producers. Empty unless the queue is created so that its last producer closes it.
+    /// Living processes that have a producer of the queue. Empty unless the queue was created so that the end of its last producer closes it.
     pub producers: Vec<Process>,
     /// The process that receives, if the queue is a ring.
     pub receiver: Option<Process>,

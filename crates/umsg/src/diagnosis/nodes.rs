@@ -38,7 +38,7 @@ pub enum Wait {
     Room {
         /// The number of messages.
         messages: u32,
-        /// The number of bytes in these messages. None if the queue does not record that number.
+        /// The number of bytes in the thread's messages. None if the queue does not record that number.
         bytes: Option<u64>,
     },
 }

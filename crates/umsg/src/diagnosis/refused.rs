@@ -19,7 +19,7 @@ pub struct RefusedCall {
 /// sandbox refuses calls. Processes in other sandboxes may have other lists.
 ///
 /// # Blocking
-/// Never.
+/// Never blocks.
 ///
 /// ```
 /// for refused in umsg::diagnosis::refused_calls() {

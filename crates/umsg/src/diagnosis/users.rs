@@ -11,13 +11,13 @@ use std::time::Duration;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::map::{Mapping, PAGE};
 
-/// The number of checks of a thread before the thread's process counts as one that does not use the queue. A program might open and close the queue
-/// between two checks.
+/// The number of checks of a thread. If no check finds that the thread's process maps the file, the process is considered not to use the queue. A
+/// program might open and close the queue between two checks.
 const LOOKS: u32 = 5;
-/// The pause between two of these checks.
+/// The pause between two checks of a thread.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The file of a queue, as mappings name it.
+/// The file of a queue, as /proc/PID/maps names the file.
 pub(super) struct Users {
     /// True if this process and the writers of the thread ids share the PID namespace.
     are_ours: bool,
@@ -79,7 +79,7 @@ fn name(file: BorrowedFd<'_>) -> Option<String> {
     String::from_utf8(name.to_vec()).ok()
 }
 
-/// Returns the device and inode in a line. Addresses, rights and offset precede them, and a path follows.
+/// Returns the device and inode in a line. Addresses, rights and offset precede the device, and the path follows the inode.
 fn what(line: &[u8]) -> Option<&[u8]> {
     let mut spaces = line.iter().enumerate().filter(|(_, byte)| **byte == b' ');
     let begin = spaces.nth(2)?.0 + 1;

@@ -1,4 +1,4 @@
-//! A copy of a segment at a moment of rest, if there is such a moment.
+//! A copy of a segment, made at a moment at which no process changes the queue, if there is such a moment.
 
 use super::subject::Subject;
 use crate::error::OpenError;
@@ -11,15 +11,15 @@ use umsg_shm::fault::AttachError;
 /// The number of attempts to copy a queue that is in use.
 const LOOKS: u32 = 24;
 
-/// If a lock has the same owner for this time, and nothing changes, the lock is reported as stuck.
+/// The time after which a lock is reported as stuck, if the lock keeps its owner and nothing changes.
 pub(super) const HOGGED: Duration = Duration::from_secs(1);
-/// The pause between two readings of such a lock.
+/// The pause between two readings of a lock that may be stuck.
 const STEP: Duration = Duration::from_millis(20);
 
 /// A copy.
 pub(super) struct View<S> {
     pub(super) segment: S,
-    /// True if nothing changed while the copy was made: all its parts are of one moment.
+    /// True if nothing changed while the copy was made, so that all its parts show the same moment.
     pub(super) is_still: bool,
     moment: Option<Vec<u8>>,
 }

@@ -19,8 +19,8 @@ pub enum QueueError {
         "the namespace has reached its limit of bytes: receive messages, remove queues, or raise the limit max_bytes"
     )]
     OverLimit,
-    /// ENOSPC: the queue's file has reached its largest size. POSIX queues and rings reach it above 32 GiB, System V queues at some four million
-    /// messages.
+    /// ENOSPC: the queue's file has reached its largest size. POSIX queues and rings reach that size above 32 GiB, System V queues at some four
+    /// million messages.
     #[error("the queue's file has no room for this message: receive messages first")]
     UsedUp,
     /// EBADMSG: the shared memory has a state that no operation creates. [`posix::repair`](crate::posix::repair),

@@ -3,8 +3,8 @@
 //!
 //! A helper masks all signals, and lives as long as its process.
 //!
-//! If a helper already sleeps on the same record, a thread that registers does not have to wake it. This is the usual case in a program that
-//! registers and unregisters repeatedly, because a helper sleeps on the record of a withdrawn registration until the end of its slice
+//! If a helper already sleeps on the same record, a thread that registers does not have to wake the helper. Programs that register and unregister
+//! repeatedly usually find it asleep there, because a helper sleeps on the record of a withdrawn registration until the end of its slice
 //! ([`HELPER_SLICE`]).
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
@@ -24,7 +24,7 @@ use umsg_shm::sys::{detached, futex, thread};
 /// The maximum number of registrations for which a helper waits. One more word, [`Helper::calls`], wakes the helper for a new list.
 const MOST: usize = futex::MOST_WORDS - 1;
 
-/// The size of a helper's stack, in bytes. It suffices, because each called function runs in a new thread.
+/// The size of a helper's stack, in bytes. The size suffices, because each called function runs in a new thread.
 const STACK: usize = 128 << 10;
 
 /// A helper thread; see the module.
@@ -33,7 +33,8 @@ pub(super) struct Helper {
     calls: AtomicU32,
 }
 
-/// A helper, and the records on which it sleeps or is about to sleep: the identity of the queue, and the index. The table's lock guards them.
+/// A helper, and the records on which it sleeps or is about to sleep, each named by the identity of the queue and the index of the record. The
+/// table's lock guards the records.
 pub(super) struct Running {
     pub(super) helper: &'static Helper,
     pub(super) watched: Watched,
@@ -186,8 +187,8 @@ impl Helper {
     }
 }
 
-/// The number of functions that may wait for their call. If there are more, a process that registers waits. In the kernel, the number is some
-/// hundred, too.
+/// The number of functions that may wait for their call. If more functions wait, a process that registers has to wait. The kernel has a similar limit
+/// of some hundred.
 const CROWD: usize = 256;
 
 /// The number of functions that were called.

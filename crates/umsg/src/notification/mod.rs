@@ -1,4 +1,4 @@
-//! The registrations of this process: its actions when a message arrives in a queue.
+//! The registrations of this process, and what the process does for each when a message arrives in a queue.
 //!
 //! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); the action is stored here, in the
 //! process's own memory. A sender in this process raises the signal itself, before its call returns. A sender in another process also raises the
@@ -37,7 +37,7 @@ pub struct Notified {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotifyKind {
-    /// No notification, or one to a thread that waits.
+    /// No notification, or the notification of a thread that waits.
     Nothing,
     /// By a signal of that number.
     Signal(u32),
@@ -227,7 +227,7 @@ fn end_lingering(identity: (u64, u64)) {
 /// Returns whether this process may have registrations, or helpers that have not yet unmapped a queue after its registration was withdrawn.
 #[inline]
 pub(crate) fn any_or_lingering() -> bool {
-    // Relaxed: this thread has withdrawn the registration of the queue that it closes, or has synchronized with the thread that did.
+    // Relaxed: this thread has withdrawn the registration of the queue that it closes, or has synchronized with the thread that withdrew it.
     any() || existing().is_some_and(|table| table.lingers.load(Ordering::Relaxed))
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn any_or_lingering() -> bool {
 pub(crate) fn any() -> bool {
     // Relaxed: as in `withdraw_those`.
     existing().is_some_and(|table| {
-        // Acquire: if a thread reads 0 here, it sees that the registration is being settled, or that it is settled.
+        // Acquire: a thread that reads a count of 0 sees that the registration has ended, or reads the raised `SETTLING`.
         table.count.load(Ordering::Acquire) != 0 || SETTLING.load(Ordering::Acquire) != 0
     })
 }
@@ -252,8 +252,8 @@ fn note_raised() -> u32 {
     RAISED.fetch_add(1, Ordering::Release)
 }
 
-/// Does the same as [`note_raised`] for a signal that the calling thread has raised. The end of that system call has delivered to this thread all
-/// signals that were raised before.
+/// Does the same as [`note_raised`] for a signal that the calling thread has raised. The end of the system call that raised the signal has delivered
+/// to this thread all signals that were raised before.
 fn note_raised_here() {
     let (before, me) = (note_raised(), thread::current());
     if me.raised.get() == before {
@@ -285,7 +285,7 @@ pub(crate) fn note_raised_elsewhere(engine: &Engine) {
 }
 
 /// Makes the calling thread take the signals that were raised since its last call of this function. The kernel delivers a signal that was raised on
-/// another processor at the end of this thread's next system call. Without such a call, the kernel delivers it a moment later.
+/// another processor at the end of this thread's next system call. If the thread makes no system call, the kernel delivers the signal a moment later.
 pub(crate) fn take_raised(me: &thread::Thread) {
     let raised = RAISED.load(Ordering::Acquire);
     if me.raised.replace(raised) != raised {
@@ -320,7 +320,7 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
     })
 }
 
-/// Completes a fired registration with this queue, if it belongs to this process: raises its signal, or lets the helper call its function. Then it
+/// Completes a fired registration with this queue, if it belongs to this process: raises its signal, or lets the helper call its function, and then
 /// frees the record. Returns false if the registration belongs to another process, or another thread completes it.
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
     // A hint, which the table confirms.
@@ -351,7 +351,7 @@ thread_local! {
     static RAISING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Removes a fired registration from its record. The helper frees the memory, because this may be a handler that has interrupted malloc.
+/// Removes a fired registration from its record. The helper frees the memory, because the caller may be a handler that has interrupted malloc.
 fn take_out(
     engine: &Engine,
     mut locked: Locked,
@@ -413,7 +413,7 @@ fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)
 const INTERRUPTED: Failure =
     Failure::Queue(RegisterError::Refused(Refused::Fault(Fault::OwnedByCaller)));
 
-/// The slice of a helper: its longest sleep, in nanoseconds. A wake-up can be lost if the process that should send it dies.
+/// The slice of a helper: its longest sleep, in nanoseconds. A wake-up can be lost if the process that should send the wake-up dies.
 const HELPER_SLICE: u64 = SLICE;
 
 impl From<Refused> for Failure {

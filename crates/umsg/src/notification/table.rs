@@ -6,8 +6,8 @@
 //! | `At` | armed, or fired; of another process after a sender has raised its signal | the thread that finds the record fired or raised: to `Told`. Or the entry is removed with its registration |
 //! | `Told` | belongs to another process by now, or is free | its helper, which does the rest; or the next thread that registers, if nothing is left to do |
 //!
-//! A queue has few records. So if a thread finds that a record of its own process is fired, it frees the record, and leaves the remaining actions
-//! to the helper.
+//! A queue has few records. So if a thread finds that a record of its own process is fired, the thread frees the record, and leaves the remaining
+//! actions to the helper.
 
 use super::helper::{Helper, Running, Watched};
 use super::{Deed, Notified, note_raised};
@@ -125,7 +125,7 @@ pub(super) struct Table {
     registrations: Mutex<Registrations>,
     /// The number of entries. A thread that reads 0 need not lock the table.
     pub(super) count: AtomicUsize,
-    /// True if a helper may still sleep on the record of a withdrawn registration. Such a helper keeps the queue mapped.
+    /// True if a helper may still sleep on the record of a withdrawn registration. That helper keeps the queue mapped.
     pub(super) lingers: AtomicBool,
 }
 
@@ -149,7 +149,8 @@ enum Undisturbed {
 }
 
 impl Undisturbed {
-    /// Returns None in a handler that is not deferred and has interrupted a critical section, because its thread may hold the table's lock.
+    /// Returns None in a handler that is not deferred and has interrupted a critical section, because the interrupted thread may hold the table's
+    /// lock.
     fn begin() -> Option<Undisturbed> {
         let me = thread::current();
         match critical::do_all_handlers_defer() {
@@ -211,7 +212,7 @@ impl Locked {
         self.table.count.store(count, Ordering::Release);
     }
 
-    /// Removes a completed entry. The caller drops it without the lock, because the drop may unmap a queue.
+    /// Removes a completed entry. The caller drops the entry without the lock, because the drop may unmap a queue.
     pub(super) fn take_done(&mut self) -> Option<Entry> {
         let position = self.registrations.entries.iter().position(Entry::is_done)?;
         if self.registrations.entries[position].was_raised_elsewhere() {
@@ -249,7 +250,7 @@ impl Locked {
         }
         // Other helpers may still sleep on the record of a registration that was withdrawn.
         if helpers.len() == 1 {
-            // Relaxed: the word is a hint, which the table confirms. The threads of this process set it under the lock.
+            // Relaxed: the word is a hint, which the table confirms. The threads of this process set the word under the lock.
             self.table.lingers.store(false, Ordering::Relaxed);
         }
     }

@@ -9,11 +9,11 @@
 //!   entries:  [ .. .. .. | link .. ]  ->  slot: id, queue
 //! ```
 //!
-//! A look-up reads the link, notes the slot in a hazard pointer, and compares the id. It takes no lock and uses no locked
-//! instruction. If the index has a new queue with another id, the caller attaches to the new queue.
+//! A look-up reads the link, notes the slot in a hazard pointer, and compares the id. A look-up takes no lock and uses no locked instruction. If the
+//! index has a new queue with another id, the caller attaches to the new queue.
 //!
-//! A process detaches from a queue that other processes have removed when a call finds it. Each attachment also checks a few
-//! other queues ([`Attachments::sweep`]). So a process does not keep the memory of removed queues.
+//! A call that finds a queue that other processes have removed detaches the process from the queue. Each attachment also checks a few other queues
+//! ([`Attachments::sweep`]). So a process does not keep the memory of removed queues.
 //!
 //! Signal handlers may call all functions. A forked child keeps its parent's attachments, on mappings of its own.
 
@@ -55,7 +55,7 @@ pub(crate) struct Attachments<T: Send + Sync + 'static> {
 pub(crate) struct InUse<T: Send + Sync + 'static>(Held<Attached<T>>);
 
 impl<T: Send + Sync> InUse<T> {
-    /// Detaches from a removed queue. Its memory is unmapped as soon as no call uses it.
+    /// Detaches from a removed queue. The memory of the queue is unmapped as soon as no call uses the queue.
     #[cold]
     pub(crate) fn forget(&self) {
         self.0.all.forget(self);
@@ -113,7 +113,7 @@ impl<T: Send + Sync> Attachments<T> {
         Some(InUse(held))
     }
 
-    /// Detaches from a removed queue. Its memory is unmapped as soon as no call uses it.
+    /// Detaches from a removed queue. The memory of the queue is unmapped as soon as no call uses the queue.
     #[cold]
     pub(crate) fn forget(&'static self, used: &InUse<T>) {
         if let Some(entry) = self.entries.get(index_of(used.0.id)) {
@@ -150,7 +150,7 @@ impl<T: Send + Sync> Attachments<T> {
         self.slots.reap();
     }
 
-    /// Unmaps detached queues that no call uses any more. The call is cheap if there are none, so it follows each call that has blocked.
+    /// Unmaps detached queues that no call uses any more. The call is cheap if no queue is detached, so it follows each call that has blocked.
     pub(crate) fn reap(&'static self) {
         self.slots.reap();
     }

@@ -107,13 +107,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Until there is room for all messages.
+    /// Blocks until there is room for all messages.
     ///
     /// # Errors
     /// The errors of [`send`](Queue::send); [`SendError::BatchTooLarge`] if even an empty queue would have no room for the messages.
     ///
     /// # If the process dies
-    /// Before the call returns: all messages were sent, or none.
+    /// If the process dies before the call returns, all messages were sent, or none.
     pub fn send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
         self.send_all_of(messages, Until::Forever)
     }
@@ -226,13 +226,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Until there is a wanted message.
+    /// Blocks until there is a wanted message.
     ///
     /// # Errors
     /// The errors of [`receive`](Queue::receive), with [`ReceiveError::TooSmall`] if `buffer` has no room for the first message.
     ///
     /// # If the process dies
-    /// Before the call returns: the messages that were copied out are lost.
+    /// If the process dies before the call returns, the messages that were copied out are lost.
     pub fn receive_batch(
         &self,
         want: Want,

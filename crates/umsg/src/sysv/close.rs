@@ -34,15 +34,15 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside an operation on this queue.
+    /// Blocks only while a process is stopped inside an operation on this queue.
     ///
     /// # Errors
     /// [`SendError::PermissionDenied`] (EACCES), [`SendError::Removed`] (EIDRM), [`QueueError::Damaged`](crate::QueueError::Damaged),
     /// [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock).
     ///
     /// # If the process dies
-    /// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a
-    /// second.
+    /// If the process dies before the call returns, the queue is closed or open. If it is closed, waiters that were not woken notice it within a
+    /// tenth of a second.
     pub fn close_send(&self) -> Result<bool, SendError> {
         self.may_send(Access::Write)?;
         let closed = self.engine.close_send(thread::current());
@@ -65,13 +65,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`close_send`](Self::close_send).
+    /// Blocks as [`close_send`](Self::close_send) does.
     ///
     /// # Errors
     /// The errors of [`close_send`](Self::close_send).
     ///
     /// # If the process dies
-    /// Before the call returns: the queue is closed or open.
+    /// If the process dies before the call returns, the queue is closed or open.
     pub fn reopen_send(&self) -> Result<bool, SendError> {
         self.may_send(Access::Write)?;
         let opened = self.engine.reopen_send(thread::current());

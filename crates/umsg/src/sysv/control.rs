@@ -24,15 +24,15 @@ pub struct Change {
     pub gid: Option<u32>,
     /// Permission bits.
     pub mode: Option<u32>,
-    /// The number of bytes that may be queued. Messages that already exceed it stay queued.
+    /// The number of bytes that may be queued. Messages that already exceed the number stay queued.
     pub qbytes: Option<u64>,
 }
 
 impl Change {
     /// Returns the rights after the change. `said` are the rights in the header, and `confirmed` are those that the file confirms.
     ///
-    /// If only the header names a user, group or permission, it may be forged. So a caller that sets the values that IPC_STAT returned does not
-    /// grant such a right.
+    /// A user, group or permission that only the header names may be forged. So a caller that sets the values that IPC_STAT returned does not grant a
+    /// forged right.
     fn applied_to(&self, said: Rights, confirmed: Rights) -> Rights {
         let id = |wanted: Option<u32>, said: u32, confirmed: u32| match wanted {
             Some(wanted) if wanted != said => wanted,
@@ -58,8 +58,8 @@ impl Queue {
     ///
     /// Unlike in the kernel, an unprivileged owner may allow up to the namespace's [`max_qbytes`](crate::Limits::max_qbytes) bytes.
     ///
-    /// The new owner and group get access to the queue's file. For this, a caller other than root must own the file. The creator owns it, as long
-    /// as root does not give it away. The file system must support access control lists; tmpfs does.
+    /// The new owner and group get access to the queue's file. For this, a caller other than root must own the file. The creator owns the file, as
+    /// long as root does not give the file away. The file system must support access control lists; tmpfs does.
     ///
     /// Only the file's owner and root can remove the names of a removed queue from a shared directory. Until then, other users
     /// can create no queue of its key.
@@ -81,7 +81,7 @@ impl Queue {
     /// `InvalidOwner` (EINVAL); `RightsNotPossible` (EPERM); `Removed`.
     ///
     /// # If the process dies
-    /// Before or after the change: until the next change, the users of the old and of the new rights may have access to the
+    /// If the process dies during the call, the queue has the old or the new rights. Until the next change, the users of both may have access to the
     /// queue's file.
     pub fn set(&self, change: &Change) -> Result<(), ControlError> {
         match change.is_of_rights() {
@@ -228,12 +228,13 @@ impl Queue {
     /// removed.
     ///
     /// # Blocking
-    /// While another process holds the queue's lock, for at most a tenth of a second. After that, the call removes the queue without the lock. If the
-    /// holder of the lock was stopped, the call of that process later ends as if it came before the removal. Until then, that process keeps the
-    /// queue's memory.
+    /// Blocks while another process holds the queue's lock, for at most a tenth of a second. After that, the call removes the queue without the lock.
+    /// If the holder of the lock was stopped, the call of that process later ends as if it came before the removal. Until then, that process keeps
+    /// the queue's memory.
     ///
     /// # If the process dies
-    /// The queue exists or is removed. Its names are removed by the next process of the file's owner, or of root, that needs them.
+    /// If the process dies during the call, the queue exists or is removed. The next process of the file's owner, or of root, that needs the queue's
+    /// names removes them.
     pub fn remove(self) -> Result<(), ControlError> {
         self.remove_shared()
     }

@@ -31,7 +31,7 @@ use umsg_shm::sysv_engine::segment::{self, Identity, Layout, Segment};
 
 /// The time for which a creator tries again while the key symlink exists.
 const WAIT: Duration = Duration::from_secs(1);
-/// The longest sleeps between two attempts: first the one after the first attempt, then the one after each later attempt.
+/// The longest sleeps between two attempts: the first value after the first attempt, the second value after each later attempt.
 const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
 
 /// Creates a queue, unless another process has created the key's queue meanwhile.
@@ -61,7 +61,8 @@ pub(super) fn create(
     }
 }
 
-/// Makes one attempt of [`create`]. `KeyTaken`: another key symlink exists, but it may not lead to a queue yet, or no longer.
+/// Makes one attempt of [`create`]. Returns `KeyTaken` if the key already has a key symlink, which may not lead to a queue yet, or may lead to a
+/// removed queue.
 fn attempt(
     namespace: &Namespace,
     key: i32,
@@ -133,8 +134,8 @@ fn build(
     Ok(segment)
 }
 
-/// Gives a queue its names and its identifier. The queue exists once its key symlink does. Returns the key symlink of a segment that may be
-/// used again.
+/// Gives a queue its names and its identifier. The queue exists from the creation of its key symlink on. Returns the key symlink of a segment that
+/// may be used again.
 fn name(
     new: &mut NewFile,
     segment: &mut Segment,
@@ -209,7 +210,8 @@ impl Number {
     fn give(self, files: &mut Files, segment: &mut Segment, index: u32) -> Result<i32, OpenError> {
         let id = match self {
             Number::Next(last, in_use) => {
-                // The note is read again, because the previous user of the index noted its identifier before it gave the index up.
+                // The note of the index's last identifier is read again, because the previous user of the index wrote the note before it gave the
+                // index up.
                 let next = files.next_again(last, in_use)?.with(index);
                 segment.set_id(next.id());
                 segment.fixed().header.set_turn(next.turn());

@@ -35,14 +35,14 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room, as [`send`](Self::send). The delay begins when there is room.
+    /// Blocks while there is no room, as [`send`](Self::send) does. The delay begins when there is room.
     ///
     /// # Errors
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered even if the
-    /// sender has died.
+    /// If the process dies before the call returns, the message is sent completely, or not at all. After the call has returned, the message is
+    /// delivered even if the sender has died.
     pub fn send_after(&self, mtype: i64, message: &[u8], delay: Duration) -> Result<(), SendError> {
         self.send_later(mtype, message, &|| reading_after(delay), Deadline::Never)
     }
@@ -66,7 +66,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The same as for [`send_after`](Self::send_after).
+    /// The effect is the same as for [`send_after`](Self::send_after).
     pub fn try_send_after(
         &self,
         mtype: i64,
@@ -90,13 +90,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room, at most `timeout`.
+    /// Blocks while there is no room, at most `timeout`.
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The same as for [`send_after`](Self::send_after).
+    /// The effect is the same as for [`send_after`](Self::send_after).
     pub fn send_after_timeout(
         &self,
         mtype: i64,
@@ -123,13 +123,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room, at most until `deadline`.
+    /// Blocks while there is no room, at most until `deadline`.
     ///
     /// # Errors
     /// The errors of [`send_after_timeout`](Self::send_after_timeout).
     ///
     /// # If the process dies
-    /// The same as for [`send_after`](Self::send_after).
+    /// The effect is the same as for [`send_after`](Self::send_after).
     pub fn send_after_deadline(
         &self,
         mtype: i64,
@@ -158,13 +158,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`send`](Self::send).
+    /// Blocks as [`send`](Self::send) does.
     ///
     /// # Errors
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The same as for [`send_after`](Self::send_after).
+    /// The effect is the same as for [`send_after`](Self::send_after).
     pub fn send_at(&self, mtype: i64, message: &[u8], time: SystemTime) -> Result<(), SendError> {
         let due = reading_at(time);
         self.send_later(mtype, message, &|| due, Deadline::Never)
@@ -187,7 +187,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The same as for [`send_after`](Self::send_after).
+    /// The effect is the same as for [`send_after`](Self::send_after).
     pub fn try_send_at(
         &self,
         mtype: i64,
@@ -213,13 +213,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room, at most `timeout`.
+    /// Blocks while there is no room, at most `timeout`.
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The same as for [`send_after`](Self::send_after).
+    /// The effect is the same as for [`send_after`](Self::send_after).
     pub fn send_at_timeout(
         &self,
         mtype: i64,
@@ -246,13 +246,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room, at most until `deadline`.
+    /// Blocks while there is no room, at most until `deadline`.
     ///
     /// # Errors
     /// The errors of [`send_at_timeout`](Self::send_at_timeout).
     ///
     /// # If the process dies
-    /// The same as for [`send_after`](Self::send_after).
+    /// The effect is the same as for [`send_after`](Self::send_after).
     pub fn send_at_deadline(
         &self,
         mtype: i64,
@@ -300,7 +300,7 @@ impl Lease<'_> {
     /// The errors of [`acknowledge`](Self::acknowledge).
     ///
     /// # If the process dies
-    /// Before the call returns: the message is back in the queue, now or after the delay.
+    /// If the process dies before the call returns, the message is back in the queue, now or after the delay.
     pub fn return_after(self, delay: Duration) -> Result<(), LeaseError> {
         self.return_after_kept(delay)
     }

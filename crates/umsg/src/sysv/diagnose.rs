@@ -20,7 +20,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 /// ```
 ///
 /// # Blocking
-/// The same as for [`posix::diagnose`](crate::posix::diagnose).
+/// Blocks as [`posix::diagnose`](crate::posix::diagnose) does.
 ///
 /// # Errors
 /// The errors of [`OpenOptions::open`](super::OpenOptions::open) for an existing queue, without
@@ -57,13 +57,13 @@ pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenErro
 /// ```
 ///
 /// # Blocking
-/// The same as for [`posix::repair`](crate::posix::repair).
+/// Blocks as [`posix::repair`](crate::posix::repair) does.
 ///
 /// # Errors
 /// The errors of [`diagnose`].
 ///
 /// # If the process dies
-/// The same as for [`posix::repair`](crate::posix::repair).
+/// The effect is the same as for [`posix::repair`](crate::posix::repair).
 pub fn repair(namespace: &Namespace, key: i32) -> Result<Repaired, OpenError> {
     of_key(namespace, key, diagnosis::sysv::mend)
 }

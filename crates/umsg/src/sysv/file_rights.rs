@@ -6,9 +6,9 @@
 //! | members of its group and of its creator's group | if the mode gives the group read or write permission |
 //! | all other users | if the mode gives others read or write permission |
 //!
-//! A file has one owner and one group. If these are the queue's and also its creator's, the file's mode is enough. Otherwise an
-//! access control list (acl(5)), which tmpfs supports, names the users and groups. The queue's owner comes first, then its creator: this order
-//! shows which of them is the owner.
+//! A file has one owner and one group. If the queue's owner and group and its creator's user and group are those of the file, the file's mode is
+//! enough. Otherwise an access control list (acl(5)), which tmpfs supports, names the users and groups. The queue's owner comes first, then its
+//! creator: this order shows which of them is the owner.
 //!
 //! **Authority.** Every process that may use the queue can overwrite the rights in the queue's header. Only the file's owner and
 //! root can change the file. So a change (IPC_SET) begins with the rights that the file confirms, see [`confirm`]. A forged
@@ -75,8 +75,8 @@ pub(super) fn hand_over(
 ) -> io::Result<()> {
     let both = [before, after];
     if before.uid != after.uid {
-        // The list comes first, so that the old owner still has access if the process dies after fchown(2). On a file system without access control
-        // lists this is impossible, so an error is ignored.
+        // The list is written first, so that the old owner still has access if the process dies after fchown(2). A file system without access control
+        // lists refuses the list, so an error is ignored.
         let stat = fs::fstat(file)?;
         let _ = give_list(file, &List::naming_all(&both, &stat));
         let user = Uid::from_raw(after.uid);
@@ -341,7 +341,7 @@ mod tests {
             (given.group, given.groups),
             (false, vec![(21, false), (20, false)])
         );
-        // Members of the file's former group count as others.
+        // Members of the file's former group belong to the class of others.
         let left = list(&[rights([10, 10], [21, 21], 0o602)]);
         assert_eq!(
             (left.group, left.groups),

@@ -35,7 +35,7 @@ pub struct Glance {
     pub memory: u64,
     /// Counts of events.
     pub statistics: Statistics,
-    /// True if the queue is closed for sending. It is still false if all producers have died: the next call closes the queue.
+    /// True if the queue is closed for sending. If all producers have died, the value is false until the next call closes the queue.
     pub send_closed: bool,
     /// True if corruption was found in the queue's memory.
     pub damaged: bool,

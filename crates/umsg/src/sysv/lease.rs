@@ -40,7 +40,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`receive`](Queue::receive).
+    /// Blocks as [`receive`](Queue::receive) does.
     ///
     /// # Errors
     /// All errors of [`ReceiveError`] except `NoMessage`, `TooSmall` and `TimedOut`.
@@ -65,7 +65,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`try_receive`](Queue::try_receive).
+    /// Blocks as [`try_receive`](Queue::try_receive) does.
     ///
     /// # Errors
     /// [`ReceiveError::NoMessage`] and the other errors of [`ReceiveError`] except `TooSmall` and `TimedOut`.

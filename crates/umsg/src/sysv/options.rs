@@ -243,7 +243,7 @@ impl OpenOptions {
     /// stopped.
     ///
     /// # If the process dies
-    /// During a creation: there is no queue, or a complete one.
+    /// If the process dies during a creation, there is no queue, or a complete queue.
     pub fn open(&self, key: i32) -> Result<Queue, OpenError> {
         let namespace = self.resolve()?;
         let request = GetRequest {

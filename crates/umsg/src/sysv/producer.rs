@@ -15,10 +15,10 @@ use umsg_shm::sys::thread;
 /// A producer dereferences to the queue, and so sends like the queue. Other handles of the queue can send, too, but do not count as producers. For a
 /// queue without that option, a producer has no effect.
 ///
-/// A forked child is not counted through its parent's producer, and needs its own. A leaked producer counts until its process ends.
+/// A forked child is not counted through its parent's producer, and needs a producer of its own. A leaked producer counts until its process ends.
 ///
 /// # If the process dies
-/// A receiver that finds no message notices the death within some milliseconds. A blocked receiver or a poller notices it within a tenth of a
+/// A receiver that finds no message notices the death within some milliseconds. A blocked receiver or a poller notices the death within a tenth of a
 /// second.
 #[derive(Debug)]
 #[must_use = "a producer that is dropped may end the stream"]
@@ -50,7 +50,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside an operation on this queue.
+    /// Blocks only while a process is stopped inside an operation on this queue.
     ///
     /// # Errors
     /// [`SendError::Closed`] (EPIPE), [`SendError::TooManyProducers`] (EUSERS), and the errors of [`close_send`](Self::close_send).
@@ -59,7 +59,7 @@ impl Queue {
         Ok(Producer::of(Holder::Borrowed(self)))
     }
 
-    /// Counts this process as [`producer`](Self::producer) does, with a producer that keeps the queue open. It can be kept in a struct,
+    /// Counts this process as [`producer`](Self::producer) does, with a producer that keeps the queue open. The producer can be kept in a struct,
     /// sent to another thread, and outlive the caller's handle.
     ///
     /// ```
@@ -101,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Counts this process once less. Returns false if it did not count.
+    /// Counts this process once less. Returns false if the process was not counted.
     #[doc(hidden)]
     pub fn end_producing(&self) -> Result<bool, SendError> {
         if !self.engine.policy().close_with_producers {

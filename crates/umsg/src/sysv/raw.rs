@@ -514,7 +514,7 @@ pub fn forget_all() {
     ATTACHED.forget_all();
 }
 
-/// Unmaps queues that were removed meanwhile. Callers use it after a call that blocked.
+/// Unmaps queues that were removed meanwhile. Callers use this function after a call that blocked.
 pub fn reap() {
     ATTACHED.reap();
 }

@@ -54,15 +54,15 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no such message. If several receivers want a message, the receiver that has waited longest gets it. If the buffer of that
-    /// receiver is too small, its call fails, and the next receiver gets the message.
+    /// Blocks while there is no such message. If several receivers want a message, the receiver that has waited longest gets it. If the buffer of
+    /// that receiver is too small, its call fails, and the next receiver gets the message.
     ///
     /// # Errors
     /// [`ReceiveError::TooSmall`] if the message is longer than the buffer; the message stays in the queue. All others of
     /// [`ReceiveError`] but `NoMessage` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is still in the queue, or it is lost if it was already copied out.
+    /// If the process dies before the call returns, the message is still in the queue, or it is lost if it was already copied out.
     #[inline]
     pub fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.receive_by(want, buffer, false, (Deadline::Never, Heeds::End))
@@ -83,7 +83,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Never blocks; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::NoMessage`] (ENOMSG) and the other errors of [`ReceiveError`] except `TimedOut`.
@@ -108,13 +108,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no such message, or a process is stopped inside of an operation on the queue: until the time is over.
+    /// Blocks while there is no such message, or a process is stopped inside of an operation on the queue: until the time is over.
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `NoMessage`.
     ///
     /// # If the process dies
-    /// The same as for [`receive`](Self::receive).
+    /// The effect is the same as for [`receive`](Self::receive).
     pub fn receive_timeout(
         &self,
         want: Want,
@@ -141,13 +141,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`receive_timeout`](Self::receive_timeout).
+    /// Blocks as [`receive_timeout`](Self::receive_timeout) does.
     ///
     /// # Errors
     /// The errors of [`receive_timeout`](Self::receive_timeout).
     ///
     /// # If the process dies
-    /// The same as for [`receive`](Self::receive).
+    /// The effect is the same as for [`receive`](Self::receive).
     pub fn receive_deadline(
         &self,
         want: Want,
@@ -172,13 +172,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`receive`](Self::receive).
+    /// Blocks as [`receive`](Self::receive) does.
     ///
     /// # Errors
     /// All errors of [`ReceiveError`] except `TooSmall`, `NoMessage` and `TimedOut`.
     ///
     /// # If the process dies
-    /// The same as for [`receive`](Self::receive).
+    /// The effect is the same as for [`receive`](Self::receive).
     pub fn receive_truncated(
         &self,
         want: Want,
@@ -202,7 +202,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`try_receive`](Self::try_receive).
+    /// Blocks as [`try_receive`](Self::try_receive) does.
     ///
     /// # Errors
     /// [`ReceiveError::NoMessage`] and the other errors of [`ReceiveError`] except `TooSmall` and `TimedOut`.

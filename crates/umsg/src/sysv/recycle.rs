@@ -14,8 +14,8 @@
 //! | the limits of the namespace are the same as at the creation | the next queue might exceed the new limits, or have another layout |
 //! | the caller has the same user and group as at the creation | the next queue would have the wrong owner |
 //!
-//! For at most [`BELIEVED`], the count of changes ([`Changes`]) shows without a system call that all conditions except the last one still hold.
-//! After that time, lstat(2) and readlink(2) show it.
+//! For at most [`BELIEVED`], the count of changes ([`Changes`]) shows without a system call that all conditions except the last one still hold. After
+//! that time, lstat(2) and readlink(2) check these conditions again.
 
 use super::permission::{Rights, caller};
 use super::queue::Queue;
@@ -177,7 +177,7 @@ impl Queue {
     /// created it.
     ///
     /// # If the process dies
-    /// The queue exists, or it is removed. Its names are removed by the next process of the user that needs them.
+    /// If the process dies during the call, the queue exists or is removed. The next process of the user that needs the queue's names removes them.
     pub(super) fn vacate(&self) -> bool {
         let Some(own) = self.own_file.as_ref().filter(|_| self.is_creators()) else {
             return false;
@@ -194,7 +194,7 @@ impl Queue {
     /// the only system calls are those for the caller's identity, and little stack is needed.
     ///
     /// # If the process dies
-    /// There is no queue, or a complete one.
+    /// If the process dies during the call, there is no queue, or a complete queue.
     pub(super) fn revive(&self, may_compare: bool) -> Option<Queue> {
         let own = self.own_file.as_ref()?;
         let is_good = own.is_believed() || may_compare && own.is_unchanged(&self.namespace);

@@ -143,7 +143,7 @@ pub(super) fn judge(found: ExistingQueue, request: GetRequest) -> Result<Existin
 /// Returns the queue of a key: the queue to which the key symlink leads.
 ///
 /// # Errors
-/// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
+/// `NotAQueue`, `Damaged`, `OtherVersion` if the queue can't be used.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>, OpenError> {
     let link = files.key_symlink(&key_symlink_name(key, 0))?;
     let Some(link) = Entry::of(link, key) else {

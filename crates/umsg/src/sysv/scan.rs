@@ -11,8 +11,8 @@
 //! A process may keep the segment of a removed queue for its next queue (`recycle.rs`). The header of that segment is mapped, too, and shows whether
 //! the segment holds a queue.
 //!
-//! The namespace counts changes of names and of limits. So if a process repeats its request within 10 ms, it compares only the count and its own
-//! identity. Its only system call is geteuid(2): see `namespace/changes.rs`.
+//! The namespace counts changes of names and of limits. So if a process repeats its request within 10 ms, the process compares only the count and its
+//! own identity. The only system call of the repeated request is geteuid(2): see `namespace/changes.rs`.
 //!
 //! For 10 ms, the process also keeps the sums, but only if no other user than the owner of the directory may reach the queues. Then each process that
 //! changes the counts of a queue announces the change (`sysv_engine/counted.rs` in `umsg-shm`).
@@ -109,8 +109,8 @@ impl Sums {
         Some(sums)
     }
 
-    /// Reads the queues that were announced since the last reading, and those that can't be marked. Returns None if the announced queues are not
-    /// known.
+    /// Reads the queues that were announced since the last reading, and the queues whose locks can't be marked. Returns None if the announced queues
+    /// are not known.
     fn read_again(
         mut self,
         queues: &mut [Known],
@@ -137,7 +137,7 @@ impl Sums {
         let known = queues.get_mut(place)?;
         let now = self.read_marked(place, known, me)?;
         let last = std::mem::replace(&mut known.last, now);
-        // The number of queues changes if one of the two is None.
+        // The number of queues has changed if `last` or `now` is None.
         let (last, now) = (last?, now?);
         let replaced = |sum: u64, last: u64, now: u64| sum.wrapping_sub(last).wrapping_add(now);
         self.totals.messages = replaced(self.totals.messages, last.messages, now.messages);
@@ -302,8 +302,8 @@ impl Scan {
         }
     }
 
-    /// Returns the highest index of a queue; 0 without a queue. None if neither the names nor mapped headers show it: a segment that may be used
-    /// again may hold no queue now.
+    /// Returns the highest index of a queue; 0 without a queue. None if neither the names nor mapped headers show that index: a segment that may be
+    /// used again may hold no queue now.
     pub(super) fn highest_index(&self) -> Option<u32> {
         for known in self.queues.iter().rev() {
             if !known.link.varies || known.mapped_counts()?.is_some() {

@@ -27,14 +27,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room. Blocked senders get room in order of arrival. A shorter message may overtake a message that does
-    /// not fit yet.
+    /// Blocks while there is no room. Blocked senders get room in order of arrival. A shorter message may overtake a message that does not fit yet.
     ///
     /// # Errors
     /// All errors of [`SendError`] except `Full` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent completely, or not at all.
+    /// If the process dies before the call returns, the message was sent completely, or not at all.
     #[inline]
     pub fn send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
         self.send_by(mtype, message, Deadline::Never, Access::Send)
@@ -51,7 +50,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Never blocks; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the other errors of [`SendError`] except `TimedOut`.
@@ -85,13 +84,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room, or a process is stopped inside of an operation on the queue: until the time is over.
+    /// Blocks while there is no room, or a process is stopped inside of an operation on the queue: until the time is over.
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full`.
     ///
     /// # If the process dies
-    /// The same as for [`send`](Self::send).
+    /// The effect is the same as for [`send`](Self::send).
     pub fn send_timeout(
         &self,
         mtype: i64,
@@ -114,13 +113,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`send_timeout`](Self::send_timeout).
+    /// Blocks as [`send_timeout`](Self::send_timeout) does.
     ///
     /// # Errors
     /// The errors of [`send_timeout`](Self::send_timeout).
     ///
     /// # If the process dies
-    /// The same as for [`send`](Self::send).
+    /// The effect is the same as for [`send`](Self::send).
     pub fn send_deadline(
         &self,
         mtype: i64,

@@ -45,8 +45,7 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
 
 /// Removes the names of an unusable queue.
 ///
-/// If the file is of this version and has no other name, the removal is also written into it, for processes that have the
-/// queue mapped.
+/// If the file is of this version and has no other name, the removal is also written into the file, for processes that have the queue mapped.
 ///
 /// # Errors
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if no queue has the identifier.

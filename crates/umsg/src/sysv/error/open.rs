@@ -36,8 +36,8 @@ pub enum OpenError {
         "permission denied by the queue's mode: ask the queue's owner, or run as that user or root"
     )]
     PermissionDenied,
-    /// EACCES: the caller can't create a queue of the key. The key symlink leads to no queue and belongs to another user, or
-    /// another file has its name.
+    /// EACCES: the caller can't create a queue of the key. The key symlink leads to no queue and belongs to another user, or another file has the
+    /// name of the key symlink.
     #[error(
         "the key can't be used: the file `msg/{link}` of the namespace has the key's name and leads to no queue. Ask the file's owner, or root, to remove it."
     )]

@@ -125,7 +125,7 @@ impl Table {
         remove_from(self.attached, id, || Ok(&self.namespace))
     }
 
-    /// Unmaps queues that were removed meanwhile. Callers use it after a call that blocked.
+    /// Unmaps queues that were removed meanwhile. Callers use this function after a call that blocked.
     pub fn reap(&self) {
         self.attached.reap();
     }

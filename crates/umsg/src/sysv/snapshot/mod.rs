@@ -267,13 +267,13 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// Never, like [`Queue::try_send_batch`].
+    /// Never blocks, like [`Queue::try_send_batch`].
     ///
     /// # Errors
     /// The errors of [`Queue::try_send_batch`]. After an error nothing was sent.
     ///
     /// # If the process dies
-    /// All messages were sent, or none.
+    /// If the process dies during the call, all messages were sent, or none.
     pub fn send_all(&self, queue: &Queue) -> Result<(), super::SendError> {
         let batch: Vec<(i64, &[u8])> = self
             .messages()
