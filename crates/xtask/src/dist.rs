@@ -57,7 +57,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Returns the completions of the command for a shell, as it prints them.
+/// Returns the completions of the command for a shell, as the command prints them.
 pub fn completions(workspace: &Workspace, umsg: &Path, shell: &str) -> Result<Vec<u8>> {
     let mut completions = workspace.command(umsg);
     let output = interrupt::output(completions.args(["completions", shell]))?;

@@ -11,8 +11,8 @@ use syn::{Attribute, ImplItemFn, ItemFn, ItemMod, Visibility};
 use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 
-/// Files and folders whose functions have the form of C's calls, which one example of the module shows, or are public only for other crates of the
-/// workspace.
+/// Files and folders that need no examples. Their functions have the form of C's calls, of which the module shows one example, or are public only for
+/// other crates of the workspace.
 const INTERNAL: [&str; 8] = [
     "kernel_files",
     "posix/known_file.rs",

@@ -13,7 +13,7 @@ pub const SECONDS: u64 = 60;
 /// All targets, see fuzz/src/lib.rs.
 const TARGETS: [&str; 6] = ["attach", "namespace", "snapshot", "posix", "sysv", "ring"];
 
-/// Coverage as libFuzzer wants it, and the sanitizer. Source: cargo-fuzz, which builds in the same way.
+/// The flags for the coverage that libFuzzer needs, and for the sanitizer. Source: cargo-fuzz, which builds in the same way.
 const FLAGS: [&str; 8] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",

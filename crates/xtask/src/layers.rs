@@ -1,8 +1,8 @@
 //! `cargo xtask layers`: checks that no module of a crate imports a module of a higher floor, and that ARCHITECTURE.md names each file
 //! ([`index`]).
 //!
-//! ARCHITECTURE.md declares the floors of a crate ([`floors`]), and the sources are parsed for the imports ([`imports`]). A module is a
-//! top-level module of the crate, with all below it. The crate root is above all floors and is not checked.
+//! ARCHITECTURE.md declares the floors of a crate ([`floors`]), and the sources are parsed for the imports ([`imports`]). A module is a top-level
+//! module of the crate, with its submodules. The crate root is above all floors and is not checked.
 //!
 //! Items that only exist in tests or under loom are left out, unless `--tests` is given: `#[cfg(test)]`, `#[cfg(loom)]`, and the modules with one of
 //! these attributes.

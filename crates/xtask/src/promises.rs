@@ -42,7 +42,8 @@ const PLACES: [&str; 28] = [
     "crates/umsg-conformance/src/sysv/cases",
 ];
 
-/// Returns the texts of all files of tests, by their names without an ending; and of those in a test program's folder, by its name too.
+/// Returns the texts of all files of tests, by the files' names without extension. A file in the folder of a test program is also found by the
+/// program's name.
 fn tests_by_file(root: &Path) -> HashMap<String, String> {
     let mut texts = HashMap::<String, String>::new();
     for place in PLACES {

@@ -74,7 +74,7 @@ const TIMES: &str = "repair time, waiter table";
 
 /// Runs the tests and lists the failed ones. Stops at once only if a build fails.
 pub fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
-    // Ctrl-C ends the current step; the steps that run in parallel are then ended here.
+    // Ctrl-C ends the current step. The end of this task then ends the steps that run in parallel.
     interrupt::install();
     let mut steps = Steps::new(workspace.root.clone());
     match extent {
@@ -130,11 +130,11 @@ fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), steps)?;
     steps.end(models)?;
     miri::short(workspace, steps)?;
-    // This step measures times, so nothing runs beside it.
+    // This step measures times, so no other step runs at the same time.
     steps.run(TIMES, &mut repair_time(workspace))
 }
 
-/// Returns the tests of all crates, on the drop-in and the C library as they are installed.
+/// Returns the tests of all crates, with the drop-in and the C library as they are installed.
 fn suite(workspace: &Workspace, profile: Profile) -> Suite<'_> {
     let mut suite = Suite::new(workspace);
     // These soaks are short, because a longer soak follows in a release build.
@@ -144,7 +144,7 @@ fn suite(workspace: &Workspace, profile: Profile) -> Suite<'_> {
     suite
 }
 
-/// Runs the tests, and beside them the comparisons, which begin early because they take long.
+/// Runs the tests and the comparisons in parallel. The comparisons begin early because they take long.
 fn run_suite(suite: &Suite, mut jobs: Vec<Job>, steps: &mut Steps) -> Result<()> {
     jobs.extend(suite.jobs()?);
     steps.run_jobs(TESTS, jobs, PLACES, &suite.again())
@@ -249,7 +249,7 @@ fn c_library(workspace: &Workspace, profile: Profile) -> Command {
     install
 }
 
-/// Returns the program that compares. Without a seed, it takes one from the clock, and prints it.
+/// Returns the program that compares. Without a seed, the program takes a seed from the clock, and prints the seed.
 fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
     let mut compare = workspace.command(profile.file(workspace, "compare"));
     compare.args(["--ops", &operations.to_string()]);
@@ -257,8 +257,8 @@ fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Comma
     compare
 }
 
-/// Returns every interleaving of the protocols, in a separate target directory because they are built for loom. They use the CPU for
-/// minutes, with a lower priority than the tests of real processes, which mostly wait.
+/// Returns the command that checks every interleaving of the protocols. The models have a separate target directory because they are built for loom.
+/// They use the CPU for minutes, with a lower priority than the tests of real processes, which mostly wait.
 fn models(workspace: &Workspace) -> Command {
     let mut models = workspace.command("nice");
     models

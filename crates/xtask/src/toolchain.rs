@@ -9,7 +9,7 @@ pub const REMEDY: &str = "no nightly toolchain; rustup toolchain install nightly
 
 /// A nightly toolchain.
 pub struct Nightly {
-    /// The default target of its builds.
+    /// The default target of the toolchain's builds.
     pub host: String,
 }
 
@@ -47,7 +47,7 @@ impl Nightly {
         }
     }
 
-    /// Returns a command of its cargo, in the root of the checkout.
+    /// Returns a command of the toolchain's cargo, in the root of the checkout.
     pub fn cargo(&self, workspace: &Workspace, arguments: &[&str]) -> Command {
         let mut cargo = rustup("cargo");
         cargo.current_dir(&workspace.root).args(arguments);

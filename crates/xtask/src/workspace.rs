@@ -14,7 +14,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo, which knows of CARGO_TARGET_DIR and of configuration files.
+    /// Asks cargo for the paths, because CARGO_TARGET_DIR and configuration files may change the target directory.
     pub fn find() -> Result<Self> {
         let metadata = metadata()?;
         let directory = |key: &str| {

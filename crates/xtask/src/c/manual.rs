@@ -118,7 +118,7 @@ fn in_a_phrase(summary: &str) -> String {
     format!("{}{}", first.unwrap_or_default(), letters.as_str())
 }
 
-/// Converts the description of a term to a sentence. It begins with a capital in a manual page, unless it begins with code.
+/// Converts the description of a term to a sentence. In a manual page, a sentence begins with a capital, unless it begins with code.
 fn as_a_sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());

@@ -37,7 +37,7 @@ pub struct Defect {
     pub by: By,
     /// The path of the source file, below `crates`.
     pub file: &'static str,
-    /// The text that the defect replaces. It occurs once in the file.
+    /// The text that the defect replaces. The text occurs once in the file.
     pub old: &'static str,
     pub new: &'static str,
     /// The words of the failure that the defect causes; one of them must occur. Another failure proves nothing.

@@ -319,7 +319,7 @@ mod tests {
             let (test, files) = match defect.by {
                 By::Soak(_) => continue,
                 By::Unit(test) | By::Model(test) => (test, sources(&crates.join("umsg-shm/src"))),
-                // The test's own file, or a file in a folder of its name.
+                // The test may be in the file of the test program, or in a file of the folder that has the program's name.
                 By::Test(program, test) => {
                     let folder = crates.join("umsg/tests").join(program);
                     let mut files = sources(&folder);

@@ -1,5 +1,5 @@
-//! Defects in the short ways through the engines: a lock that is free, a message that a receiver sees before it has the lock, and
-//! System V calls that do not wait.
+//! Defects in the fast paths of the engines: a lock that is free, a message that a receiver sees before it has the lock, and System V calls that do
+//! not wait.
 
 use super::list::{By, Defect};
 

@@ -1,4 +1,4 @@
-//! A queue as deep as the deepest one that the kernel allows root, made without root; and its messages.
+//! A queue of the largest depth that the kernel allows root, created and filled by an unprivileged user.
 
 use super::stage::{Namespace, Stage, answer};
 use crate::failure::{Failure, Result};

@@ -152,7 +152,7 @@ impl Namespace {
         self.as_user(command)
     }
 
-    /// Returns the same program under `umsg run`.
+    /// Returns a program under `umsg run`, run by the namespace's user.
     pub fn on_umsg(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.umsg(&["run", "--"]);
         command.arg(program).args(arguments);

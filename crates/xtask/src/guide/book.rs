@@ -1,6 +1,6 @@
 //! Builds the book with mdbook, and checks the links of its pages.
 //!
-//! The book has the documents of `docs`. A link to another file of the checkout leads out of the book; its words stay, without the link.
+//! The book has the documents of `docs`. A link to another file of the checkout leads out of the book; the words of that link stay, without the link.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -155,7 +155,7 @@ impl Stage {
             let said = String::from_utf8_lossy(&prepared.stderr).into_owned();
             return Err(Failure::new(format!("the queues of the pictures: {said}")));
         }
-        // `timeout` makes a process group, and ends all of it.
+        // `timeout` makes a process group, and ends all processes of the group.
         let mut users = stage.bash(&["timeout", LONGEST, "bash", "-c", USERS]);
         let null = std::process::Stdio::null;
         users.stdin(null()).stdout(null()).stderr(null());

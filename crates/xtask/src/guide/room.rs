@@ -107,7 +107,7 @@ impl Room {
         let steps = session.steps.iter().enumerate();
         let faults = steps.filter_map(|(number, step)| fault(step, number, place.path()));
         let faults = faults.map(|(line, why)| format!("{name}:{line}: {why}"));
-        // If one step was not run, the following ones were not run either.
+        // If one step was not run, the following steps were not run either.
         let mut faults: Vec<String> = faults.collect();
         if let Some(first) = faults.iter().position(|fault| fault.ends_with(NOT_RUN)) {
             faults.truncate(first + 1);

@@ -14,7 +14,7 @@ use syn::{Attribute, Item, ItemMod, Meta, Token, UseTree};
 
 use crate::failure::{Context as _, Result};
 
-/// One place where a module names another one.
+/// One place where a module names another module.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import {
     pub from: String,
@@ -62,7 +62,7 @@ fn parse(path: &Path) -> Result<syn::File> {
     syn::parse_file(&text).context(path.display())
 }
 
-/// Returns the names that the crate root exports again, and the top-level modules that they come from.
+/// Returns the names that the crate root re-exports, and the top-level modules from which they come.
 fn exports(items: &[Item]) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for item in items {
@@ -200,7 +200,7 @@ impl Reader<'_> {
         at
     }
 
-    /// Returns the top-level module that a name of the crate root stands for or comes from.
+    /// Returns the top-level module to which a name of the crate root belongs.
     fn top_level(&self, name: String) -> Option<String> {
         if self.names.contains(&name) {
             return Some(name);

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 
-/// Returns the problems of a crate of these files, whose floors are these lines.
+/// Returns the problems of a crate that has these floors and consists of these files.
 fn problems_of(floors: &str, files: &[(&str, &str)]) -> Vec<String> {
     check(floors, files, false)
 }
@@ -26,7 +26,7 @@ fn check(floors: &str, files: &[(&str, &str)], tests: bool) -> Vec<String> {
 const TWO: (&str, &str) = ("lib.rs", "mod low;\nmod high;\npub use high::Thing;\n");
 const FLOORS: &str = "low\nhigh";
 
-/// Returns the one problem of two modules of which the lower one has this text.
+/// Returns the only problem of a crate with the modules `low`, which has this text, and `high`.
 fn problem_of_low(text: &str) -> Option<String> {
     let files = [TWO, ("low.rs", text), ("high.rs", "pub struct Thing;")];
     let mut problems = problems_of(FLOORS, &files);

@@ -41,7 +41,7 @@ impl<'a> Build<'a> {
         Self::new(workspace, "build", None)
     }
 
-    /// Creates a build in a directory of its own, for a target if not for this machine.
+    /// Creates a build in a directory of its own. `target` is None for this machine.
     pub fn new(workspace: &'a Workspace, name: &str, target: Option<&str>) -> Result<Self> {
         let directory = super::directory(workspace).join(name);
         let flags = remap(workspace, &directory)?;

@@ -7,7 +7,7 @@ use crate::failure::{Context as _, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// The published crates; each needs only earlier ones.
+/// The published crates. Each crate needs only crates before it in the list.
 pub const CRATES: [&str; 7] = [
     "umsg-shm",
     "umsg",

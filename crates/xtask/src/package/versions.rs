@@ -12,8 +12,8 @@ pub type Version = (u32, u32);
 /// The oldest glibc for which Rust's standard library is built. Source: the platform support page of rustc's book.
 pub const OLDEST: Version = (2, 17);
 
-/// Returns the newest version of a symbol that the file needs of glibc, and fails if it is newer than [`OLDEST`]. `objdump` is the program for the
-/// processor of the file.
+/// Returns the newest version among the symbols of glibc that the file needs. Fails if that version is newer than [`OLDEST`]. `objdump` is the
+/// program for the processor of the file.
 pub fn check(objdump: &str, file: &Path) -> Result<Version> {
     let table = build::text(Command::new(objdump).arg("-T").arg(file))?;
     let newest = needed(&table).max_by_key(|(version, _)| *version);

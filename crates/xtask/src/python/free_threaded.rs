@@ -1,6 +1,6 @@
 //! The refusal of Python without the global interpreter lock.
 //!
-//! A wheel for the stable interface does not fit such an interpreter, so pip builds the module there.
+//! A wheel for the stable interface does not fit an interpreter without that lock, so pip builds the module from source.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ build_flags=Py_GIL_DISABLED
 /// The error of `python/rust/gil.rs`.
 const REFUSAL: &str = "umsg does not support free-threaded Python";
 
-/// Fails if the module compiles for such an interpreter, or the error is another one.
+/// Fails if the module compiles for an interpreter without that lock, or fails to compile with another error.
 pub fn check(package: &Package) -> Result<()> {
     println!("\n==> free-threaded Python is refused");
     let directory = package.directory.join("free-threaded");

@@ -59,7 +59,7 @@ pub fn install(package: &Package, python: &Path, files: &Path, steps: &mut Steps
     steps.run("import", &mut import)
 }
 
-/// Gives a directory the contents of another one. Files that are the same keep their times, by which cargo sees what has changed: all files of
+/// Gives a directory the contents of another directory. Files that are the same keep their times, by which cargo sees what has changed: all files of
 /// the archive have one time.
 fn take(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).context(to.display())?;
@@ -82,7 +82,7 @@ fn take(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if the distribution needs a crate that is neither in it nor in a registry.
+/// Fails if the distribution needs a crate that is neither in the distribution nor in a registry.
 fn check(package: &Package, source: &Path) -> Result<()> {
     let manifest = source.join("python/Cargo.toml");
     let mut command = package.workspace.cargo(&["metadata", "--locked"]);

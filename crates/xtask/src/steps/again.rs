@@ -29,7 +29,7 @@ impl Command {
         }
     }
 
-    /// Returns a line for each program of tests that failed; the whole command if it names none.
+    /// Returns a line for each program of tests that failed. Returns the whole command if `failed` is empty.
     pub fn lines(&self, failed: &[Program]) -> Vec<String> {
         match failed {
             [] => vec![self.line(self.arguments.clone())],

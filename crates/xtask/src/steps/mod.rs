@@ -23,7 +23,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
 use crate::shell;
 
-/// The steps so far. A step that fails is noted, and [`finish`](Self::finish) lists it; the steps after it run all the same.
+/// The steps so far. A step that fails is noted, and [`finish`](Self::finish) lists it; the steps after it still run.
 pub struct Steps {
     root: PathBuf,
     start: Instant,

@@ -1,5 +1,5 @@
-//! The steps that a run will take, and the time that each needs: its time in the last run on this machine, or else the time that its author
-//! measured.
+//! The steps that a run will take, and the time that each needs: the time in the last run on this machine, or else the time that the source code
+//! names.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The packages in an empty Debian 12, and in one with the programs that the tests need.
+//! The packages in an empty Debian 12, and in a Debian 12 with the programs that the tests need.
 
 use std::fs;
 use std::path::Path;
@@ -177,7 +177,7 @@ fn put_packages(files: &Files, root: &Root<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Tests the archive beside glibc.
+/// Tests the archive in a system with glibc.
 pub fn run_tarball(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
     let root = Root::debian(workspace, FURNISHED, &PACKAGES, steps)?;
     root.put(

@@ -1,4 +1,4 @@
-//! The packages in use: installed in empty systems, by ordinary users, beside programs that are compiled there.
+//! The packages in use: installed in empty systems, by ordinary users, together with programs that are compiled in these systems.
 
 mod debian;
 mod musl;

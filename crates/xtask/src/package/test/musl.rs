@@ -73,7 +73,7 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
     ("sysv", &["messages_are_picked_by_type"]),
 ];
 
-/// Tests the archive beside musl's dynamic linker and BusyBox, and in Alpine, if there is an archive of its root.
+/// Tests the archive with musl's dynamic linker and BusyBox, and in Alpine, if there is an archive of Alpine's root.
 pub fn run(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
     if !Path::new(LINKER).exists() {
         return Err(missing(LINKER, "musl"));
