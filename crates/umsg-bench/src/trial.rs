@@ -116,7 +116,8 @@ fn supervised(plan: &Plan) -> Result<Command, Failure> {
     let own = std::env::current_exe()?;
     let umsg = own.with_file_name("umsg");
     if !umsg.exists() {
-        let reason = "umsg is not beside this program: build the whole workspace";
+        let reason =
+            "the command umsg is not in the directory of this program: build the whole workspace";
         return Err(Failure::new(reason));
     }
     let mut command = Command::new(umsg);

@@ -249,7 +249,12 @@ impl Process {
             }
         };
         let spawned = thread.spawn(work);
-        spawned.map_err(|error| format!("bridge {:?}: no thread: {error}", bridge.name))?;
+        spawned.map_err(|error| {
+            format!(
+                "bridge {:?}: the bridge's thread can't be started: {error}",
+                bridge.name
+            )
+        })?;
         Ok(Running {
             bridge,
             board,

@@ -67,7 +67,7 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
             "{unnamed} problems with the files that ARCHITECTURE.md names. Add a row beside those of the same subject, or mend the row."
         ))),
         (count, _) => Err(Failure::new(format!(
-            "{count} problems with the floors that ARCHITECTURE.md declares. Move the code down, or pass the value in."
+            "{count} problems with the floors that ARCHITECTURE.md declares. Move the code to a lower floor, or pass the value as a parameter."
         ))),
     }
 }

@@ -120,7 +120,7 @@ impl<'a> Suite<'a> {
             .iter()
             .find(|long| jobs.iter().all(|job| job.name != **long))
         {
-            return Err(Failure::new(format!("{gone} is no test program")));
+            return Err(Failure::new(format!("{gone} is not a test program")));
         }
         jobs.sort_by_key(|job| {
             let place = place(&job.name).unwrap_or(LONGEST.len());

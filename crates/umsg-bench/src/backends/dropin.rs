@@ -59,7 +59,9 @@ fn beside_program() -> Result<PathBuf, Failure> {
         .flatten()
         .find(|path| path.exists());
     found.ok_or_else(|| {
-        Failure::new("libumsg_preload.so is not beside this program: build the whole workspace")
+        Failure::new(
+            "libumsg_preload.so is not in the directory of this program: build the whole workspace",
+        )
     })
 }
 

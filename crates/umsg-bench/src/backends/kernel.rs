@@ -113,7 +113,7 @@ pub fn bytes_allowed() -> String {
 }
 
 fn none_at_all(message_size: u32, errno: Errno) -> Failure {
-    let what = format!("the kernel makes no queue for messages of {message_size} bytes");
+    let what = format!("the kernel refuses a queue for messages of {message_size} bytes");
     Failure::queue(what, errno)
 }
 

@@ -43,7 +43,7 @@ impl Library {
         // If the library lacks a name, dlsym continues in the dependencies of the library, and finds the function of libc.
         if object_of(address) == object_of(libc::strlen as *mut c_void) {
             let (path, name) = (self.path.display(), name.to_string_lossy());
-            return Err(Failure::new(format!("{path} has no {name}")));
+            return Err(Failure::new(format!("{path} does not export {name}")));
         }
         Ok(address)
     }

@@ -75,7 +75,7 @@ impl Server {
                     let log = fs::read_to_string(&self.log).unwrap_or_default();
                     let says = log.lines().last().unwrap_or("nothing").trim().to_owned();
                     return Err(Failure::new(format!(
-                        "the server does not start: {failure}; it says: {says}"
+                        "the server did not start: {failure}. The server's output: {says}"
                     )));
                 }
                 Err(_) => thread::sleep(Duration::from_millis(5)),

@@ -206,7 +206,7 @@ fn receiver(
     }
     let end = clock::now();
     let Some((first, start, cpu)) = start else {
-        return Err(Failure::new("the round was over before its warm-up"));
+        return Err(Failure::new("the round ended before its warm-up"));
     };
     words.set(Word::Messages as usize, number - first);
     words.set(Word::Nanoseconds as usize, end - start);

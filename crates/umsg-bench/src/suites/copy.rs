@@ -126,9 +126,7 @@ fn read(message: &[u8], number: u64) -> Result<(), Failure> {
     }
     match wrong {
         0 => Ok(()),
-        _ => Err(Failure::new(format!(
-            "message {number} did not arrive whole"
-        ))),
+        _ => Err(Failure::new(format!("message {number} arrived incomplete"))),
     }
 }
 

@@ -192,7 +192,9 @@ fn measure(
     }
     let seen = refreshes(&output)? - before;
     if seen == 0 {
-        return Err(Failure::new(format!("{title}: the observer has ended")));
+        return Err(Failure::new(format!(
+            "{title}: the observing process ended early"
+        )));
     }
     let rate = seen as f64 / Duration::from_nanos(time).as_secs_f64();
     shares.iter_mut().for_each(|share| *share *= RATE / rate);
@@ -277,7 +279,7 @@ impl Observer<'_> {
         let begin = Instant::now();
         while std::fs::metadata(output).map_or(0, |found| found.len()) == 0 {
             if begin.elapsed() > Duration::from_secs(20) {
-                return Err(Failure::new("the observer does not begin"));
+                return Err(Failure::new("the observing process did not start"));
             }
             thread::sleep(Duration::from_millis(1));
         }

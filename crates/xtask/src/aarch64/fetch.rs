@@ -157,7 +157,7 @@ impl Apt {
         match interrupt::run(&mut command)?.success() {
             true => Ok(()),
             false => Err(Failure::new(format!(
-                "{} failed. {MIRROR} names another mirror of Debian.",
+                "{} failed. Set {MIRROR} to use another mirror of Debian.",
                 shell::line(&command)
             ))),
         }

@@ -100,7 +100,7 @@ impl Machine<'_> {
         let outcome = ended.and_then(|()| session.finish());
         outcome.map_err(|failure| match failure {
             Failure::Failed(sentence) => Failure::new(format!(
-                "{sentence}. {} has all that the machine has printed.",
+                "{sentence}. See the machine's output in {}.",
                 self.console.display()
             )),
             interrupted => interrupted,

@@ -158,7 +158,7 @@ impl Selection {
                     .find(|one| !names.iter().any(|name| name == *one))
                 {
                     return Err(Failure::new(format!(
-                        "{unknown} is chosen, and no test program"
+                        "the list of programs names {unknown}, which is not a test program"
                     )));
                 }
                 names.retain(|name| CHOICE.contains(&name.as_str()));
@@ -172,7 +172,9 @@ impl Selection {
             reason.is_none()
         });
         match names.is_empty() {
-            true => Err(Failure::new("no test program has such a name")),
+            true => Err(Failure::new(
+                "no test program has a name that contains this text",
+            )),
             false => Ok(Self {
                 names,
                 is_choice: filter.is_none() && !is_full,

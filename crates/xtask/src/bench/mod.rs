@@ -111,7 +111,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     }
     let drops = lines(&drops);
     Err(Failure::new(format!(
-        "lower in each of {RUNS} runs:\n{drops}"
+        "these ratios are lower in each of {RUNS} runs:\n{drops}"
     )))
 }
 
@@ -139,7 +139,7 @@ fn accepted(workspace: &Workspace) -> Result<Figures> {
     match path.exists() {
         true => Figures::read(&path),
         false => Err(Failure::new(format!(
-            "there is no {FIGURES}; `cargo xtask bench-publish` makes it, on a quiet machine"
+            "{FIGURES} is missing: run `cargo xtask bench-publish` on a quiet machine"
         ))),
     }
 }

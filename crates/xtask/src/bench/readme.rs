@@ -14,7 +14,7 @@ pub fn renew(workspace: &Workspace, document: &str) -> Result<()> {
     let read = |name: &str| fs::read_to_string(workspace.root.join(name)).context(name);
     let (readme, document) = (read("README.md")?, read(document)?);
     let renewed = renewed(&readme, &document).ok_or_else(|| {
-        Failure::new("README.md has no place for the table of docs/benchmarks.md, or that has none")
+        Failure::new("README.md lacks the markers of the table, or docs/benchmarks.md has no table")
     })?;
     fs::write(workspace.root.join("README.md"), renewed).context("README.md")
 }

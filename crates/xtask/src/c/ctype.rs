@@ -52,10 +52,14 @@ pub fn declare(rust: &Type, name: &str) -> Result<String> {
         }
         Type::Array(array) => {
             let Expr::Lit(length) = &array.len else {
-                return Err(Failure::new(format!("the length of {name} is no number")));
+                return Err(Failure::new(format!(
+                    "the length of {name} is not a number"
+                )));
             };
             let Lit::Int(length) = &length.lit else {
-                return Err(Failure::new(format!("the length of {name} is no number")));
+                return Err(Failure::new(format!(
+                    "the length of {name} is not a number"
+                )));
             };
             declare(&array.elem, &format!("{name}[{length}]"))
         }

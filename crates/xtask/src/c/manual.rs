@@ -106,7 +106,11 @@ fn text(library: &Library, function: &Function) -> Result<String> {
     page.heading("SEE ALSO");
     match &function.doc.section("See also")[..] {
         [Block::Paragraph(pages)] => see_also(pages, &mut page.roff),
-        _ => return Err(Failure::new(format!("{name} says not what to see also"))),
+        _ => {
+            return Err(Failure::new(format!(
+                "{name} has no text for the section SEE ALSO"
+            )));
+        }
     }
     Ok(page.roff.render())
 }

@@ -180,10 +180,10 @@ impl Chapter {
         match item {
             Item::Const(item) if is_public(&item.vis) => {
                 let syn::Expr::Lit(value) = &*item.expr else {
-                    return Err(Failure::new(format!("{} is no number", item.ident)));
+                    return Err(Failure::new(format!("{} is not a number", item.ident)));
                 };
                 let syn::Lit::Int(value) = &value.lit else {
-                    return Err(Failure::new(format!("{} is no number", item.ident)));
+                    return Err(Failure::new(format!("{} is not a number", item.ident)));
                 };
                 self.constants.push(Constant {
                     name: item.ident.to_string(),

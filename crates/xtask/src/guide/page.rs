@@ -176,7 +176,7 @@ impl Reader {
     }
 }
 
-/// Adds the links and the names that HTML in a document has.
+/// Adds the links and the names in the HTML of a document.
 fn links_of_html(page: &mut Page, html: &str, line: usize) {
     let values = |attribute: &'static str| {
         let parts = html.split(attribute).skip(1);

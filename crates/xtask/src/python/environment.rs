@@ -140,6 +140,9 @@ fn version(python: &Path) -> Result<String> {
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match output.status.success() {
         true => Ok(version),
-        false => Err(Failure::new(format!("{} is no Python", python.display()))),
+        false => Err(Failure::new(format!(
+            "{} is not a Python interpreter",
+            python.display()
+        ))),
     }
 }

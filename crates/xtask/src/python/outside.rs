@@ -109,12 +109,15 @@ impl Files {
     /// Tests the wheel for musl on Alpine, if there is an archive of such a system, and Python is in it.
     pub fn test_alpine(&self, package: &Package, wheel: &Path, steps: &mut Steps) -> Result<()> {
         let Some(archive) = std::env::var_os(ALPINE) else {
-            steps.skip("Alpine", &format!("{ALPINE} names no archive of its root"));
+            steps.skip(
+                "Alpine",
+                &format!("{ALPINE} does not name an archive of Alpine's root directory"),
+            );
             return Ok(());
         };
         let root = Root::of_archive(package.workspace, "alpine", Path::new(&archive), steps)?;
         if !root.path("/usr/bin/python3").exists() {
-            steps.skip("Alpine", &format!("{ALPINE} has no python3"));
+            steps.skip("Alpine", &format!("the archive of {ALPINE} has no python3"));
             return Ok(());
         }
         self.test_in(&root, "Alpine", wheel, steps)

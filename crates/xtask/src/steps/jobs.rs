@@ -133,7 +133,7 @@ fn computed(child: &Child) -> Option<Duration> {
     )
     .ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // utime, stime, cutime and cstime of proc_pid_stat(5): fields 14 to 17, of which the first two stand before the last parenthesis.
+    // utime, stime, cutime and cstime of proc_pid_stat(5) are the fields 14 to 17. Fields 1 and 2 end with the last parenthesis.
     let fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let ticks: u64 = fields
         .skip(11)

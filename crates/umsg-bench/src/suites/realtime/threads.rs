@@ -13,7 +13,7 @@ pub fn become_fifo(cpu: usize, priority: i32) -> Result<(), Failure> {
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(Failure::new(format!(
-            "the system refuses SCHED_FIFO: {}. Run it as root, or with CAP_SYS_NICE",
+            "the system refuses SCHED_FIFO: {}. Run umsg-bench as root, or with CAP_SYS_NICE",
             std::io::Error::last_os_error()
         ))),
     }

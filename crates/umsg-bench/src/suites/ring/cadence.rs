@@ -134,9 +134,9 @@ fn measure(plan: &Plan, variant: Variant, place: Place, cadence: u64) -> Result<
         Variant::Uring { defer, polling } => {
             post(plan, &Uring::new(defer, polling)?, place, cadence)
         }
-        Variant::Channel | Variant::Eventfd if place == Place::Processes => {
-            Err(Failure::new("goes from thread to thread only"))
-        }
+        Variant::Channel | Variant::Eventfd if place == Place::Processes => Err(Failure::new(
+            "this way works only between threads of one process",
+        )),
         Variant::Channel => post(plan, &Channel::new(), place, cadence),
         Variant::Eventfd => post(plan, &Eventfd::new()?, place, cadence),
     }

@@ -82,7 +82,9 @@ fn row(plan: &Plan, case: Case) -> Row {
     let mut line = Side::new();
     let threads_only = || match place {
         Place::Threads => Ok(()),
-        Place::Processes => Err(Failure::new("goes from thread to thread only")),
+        Place::Processes => Err(Failure::new(
+            "this way works only between threads of one process",
+        )),
     };
     for round in 0..plan.rounds {
         plan.progress(&format!("{SUITE}: {name}"), round);

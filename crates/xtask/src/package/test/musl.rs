@@ -113,7 +113,10 @@ pub fn run(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()
             )
         }
         None => {
-            steps.skip("Alpine", &format!("{ALPINE} names no archive of its root"));
+            steps.skip(
+                "Alpine",
+                &format!("{ALPINE} does not name an archive of Alpine's root directory"),
+            );
             Ok(())
         }
     }

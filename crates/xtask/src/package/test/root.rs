@@ -76,7 +76,7 @@ impl<'a> Root<'a> {
         let mut places = workspace.command("apt-get");
         let places = text(places.args(["indextargets", "--format", "$(REPO_URI)"]))?;
         let Some(place) = places.lines().find(|place| place.ends_with("/debian/")) else {
-            return Err(Failure::new("apt knows no place of Debian's packages"));
+            return Err(Failure::new("the sources of apt name no mirror of Debian"));
         };
         let roots = super::super::directory(workspace).join("roots");
         fs::create_dir_all(&roots).context(roots.display())?;
