@@ -40,7 +40,7 @@ struct Counts {
     calls: BTreeMap<String, u64>,
 }
 
-/// Counts, compares, and fails if a count has grown by more than 3 %.
+/// Counts the instructions and compares the counts with the accepted ones. Fails if a count has grown by more than 3 %.
 pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     let counts = Counts::measure(workspace)?;
     if options.json {

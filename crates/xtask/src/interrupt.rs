@@ -41,7 +41,7 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// Runs a command to its end; on a signal kills and reaps it.
+/// Runs a command to its end. After a signal, kills and reaps the command's process.
 pub fn run(command: &mut Command) -> Result<ExitStatus> {
     let mut child = spawn(command.stdin(Stdio::null()))?;
     wait(&mut child)

@@ -137,7 +137,7 @@ impl Findings {
         self.list.len() + self.more
     }
 
-    /// Keeps only the findings that another examination has, too.
+    /// Keeps only the findings that `other` has, too.
     pub(crate) fn keep_common(&mut self, other: &Findings) {
         self.list.retain(|finding| other.list.contains(finding));
         self.more = self.more.min(other.more);

@@ -1,4 +1,4 @@
-//! The beginning of a queue's file: checks that a process can attach to it.
+//! The beginning of a queue's file, and the check that a process can attach to the file.
 
 use super::findings::Findings;
 use crate::error::OpenError;
@@ -17,7 +17,7 @@ impl Beginning {
     /// Reads the length of the file and its first words.
     ///
     /// # Errors
-    /// `NotAQueue` if the file can't be a queue, not even an overwritten one.
+    /// `NotAQueue` if the file can't be a queue: it is not a regular file, or is shorter than a header.
     pub(super) fn read(file: BorrowedFd<'_>) -> Result<Beginning, OpenError> {
         let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

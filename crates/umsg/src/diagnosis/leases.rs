@@ -13,7 +13,7 @@ use umsg_shm::sys::clock;
 pub struct Hold {
     /// The way in which the message is held.
     pub kind: HoldKind,
-    /// The holder. A message that is set aside has none.
+    /// The holder. A message that is set aside has no holder.
     pub who: Option<Process>,
     /// The length of the message, or of the reserved room, in bytes.
     pub bytes: u32,
@@ -27,7 +27,7 @@ pub struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldKind {
-    /// The message was received and may come back.
+    /// The message was received, and may return to the queue.
     Leased,
     /// The message is being written.
     Reserved,

@@ -11,7 +11,7 @@ use umsg_shm::sys::{exists, process, thread};
 pub struct Process {
     /// Process id.
     pub pid: u32,
-    /// Thread id, where the queue knows it.
+    /// The thread id, if the queue records it.
     pub thread: Option<u32>,
     /// The program's name in /proc: up to 15 bytes of any value. None if the process is gone or may not be inspected.
     pub program: Option<String>,

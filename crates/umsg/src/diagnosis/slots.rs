@@ -39,8 +39,8 @@ impl Survey {
         Some(Survey { places })
     }
 
-    /// Notes that the slot that `word` names is at a place. Adds a finding and returns false if the slot does not exist or has another
-    /// place, too.
+    /// Notes that the slot that `word` names is in `place`. Adds a finding and returns false if the slot does not exist, or was already found in a
+    /// place.
     pub(super) fn note<T>(
         &mut self,
         findings: &mut Findings,

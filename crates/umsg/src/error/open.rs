@@ -48,7 +48,7 @@ pub enum OpenError {
         "permission denied by the queue's mode or by its directory: ask the queue's owner, or run as that user or root"
     )]
     PermissionDenied,
-    /// EACCES: the queue's file has a second name, in this directory or in another one.
+    /// EACCES: the queue's file has a second name, in the queue's directory or in another directory.
     #[error(
         "the queue's file has a second hard link, so programs that use the other name would share the queue. Remove the link that the owner did not create (`find -samefile` shows both)."
     )]
@@ -99,7 +99,7 @@ pub enum OpenError {
         "the user's queues would need {bytes} bytes, and RLIMIT_MSGQUEUE allows {limit}: remove queues, make the new queue smaller, or raise the limit (`ulimit -q`)"
     )]
     OverMsgqueueLimit {
-        /// The bytes that the kernel would charge for the user's queues, including the new one.
+        /// The bytes that the kernel would charge for the user's queues, including the new queue.
         bytes: u64,
         /// The soft limit of the process.
         limit: u64,
@@ -286,8 +286,8 @@ impl From<Refused> for OpenError {
     }
 }
 
-/// Returns whether a file's mode can deny the call: the call takes a path. Only a sandbox can refuse a call on an open descriptor, and then the error
-/// must not name the queue's mode as the cause.
+/// Returns whether a file's mode can deny the call, which is so if the call takes a path. Only a sandbox can refuse a call on an open descriptor, and
+/// then the error must not name the queue's mode as the cause.
 fn takes_a_path(call: &str) -> bool {
     call == "open"
 }
@@ -302,7 +302,7 @@ pub enum UnlinkError {
     /// ENOENT: no queue has this name.
     #[error("no queue has this name")]
     NotFound,
-    /// EACCES: only a queue's owner, or root, may unlink it.
+    /// EACCES: only a queue's owner, or root, may unlink the queue.
     #[error("only the queue's owner or root can unlink the queue: run as one of them")]
     PermissionDenied,
     /// The namespace can't be used.

@@ -23,7 +23,7 @@ use umsg_shm::posix_engine::segment::Notice;
 use umsg_shm::posix_engine::{Claim, Engine, Outcome, Refused, RegisterError, What};
 use umsg_shm::sys::{process, required, thread};
 
-/// The sender of the message: process and real user. A hostile peer can forge it.
+/// The sender of the message: process and real user. A hostile peer can forge these values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notified {
@@ -147,7 +147,7 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
         helper,
         shown,
     });
-    // The table is unlocked here, because a thread that fires another registration of this process needs it.
+    // The table is unlocked before the registration, because a thread that fires another registration of this process needs the table.
     drop(locked);
     drop(done);
     let registered = engine.register(me, &claim);
@@ -244,7 +244,7 @@ pub(crate) fn any() -> bool {
 /// The number of registrations that helpers have taken from the table and not settled.
 static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of signals that this process has raised. It is incremented after each signal, before any process learns of it.
+/// The number of signals that this process has raised. The number is incremented after each signal, before any process learns of the signal.
 static RAISED: AtomicU32 = AtomicU32::new(0);
 
 fn note_raised() -> u32 {
@@ -323,7 +323,7 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
 /// Completes a fired registration with this queue, if it belongs to this process: raises its signal, or lets the helper call its function, and then
 /// frees the record. Returns false if the registration belongs to another process, or another thread completes it.
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
-    // A hint, which the table confirms.
+    // The process id in the record is only a hint, which the table confirms.
     let is_own = notice.owner().0 == thread::current().pid();
     let Some(locked) = existing().filter(|_| is_own).and_then(Locked::of) else {
         return false;

@@ -244,7 +244,8 @@ fn put_key_symlink(
     Ok((link, to))
 }
 
-/// Returns the number of queues if it is below the limit. Before the function refuses a queue, it removes stale files, which count, too.
+/// Returns the number of queues if that number is below the limit. Before the function refuses a queue, it removes stale files, because these files
+/// are counted as queues.
 fn room(files: &mut Files, limits: &Limits, lock: &Locked) -> Result<u32, OpenError> {
     let limit = limits.msgmni.min(INDICES);
     let in_use = files.in_use()?;

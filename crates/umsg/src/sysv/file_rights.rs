@@ -45,8 +45,8 @@ pub(super) fn confirm(file: BorrowedFd<'_>, said: Rights) -> io::Result<Rights> 
 /// Gives a file access rights for all of `rights`. During a change, these are the rights before and after.
 ///
 /// # Errors
-/// EPERM if a change is needed, and the caller is neither the owner of the file nor root. EOPNOTSUPP if a list is needed and the file
-/// system has none.
+/// EPERM if a change is needed, and the caller is neither the owner of the file nor root. EOPNOTSUPP if a list is needed and the file system has no
+/// access control lists.
 pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     let stat = fs::fstat(file)?;
     let list = List::of(rights, &stat);
@@ -223,7 +223,7 @@ impl Recorded {
     fn read(file: BorrowedFd<'_>, stat: &Stat) -> io::Result<Recorded> {
         let mut bytes = [0; LONGEST];
         let len = match fs::fgetxattr(file, ATTRIBUTE, &mut bytes[..]) {
-            // There is no list, or a longer one, which umsg did not write.
+            // The file has no list, or a longer list, which umsg did not write.
             Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => 0,
             len => len?,
         };

@@ -92,7 +92,7 @@ impl Queue {
     /// Returns up to `most` types of queued messages in ascending order, with the number of messages of each, as [`types`](Self::types) does, but
     /// without taking the queue's lock.
     ///
-    /// A hint: while the queue is in use, a type may be missing.
+    /// The result is a hint: while the queue is in use, a type may be missing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

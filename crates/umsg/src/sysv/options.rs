@@ -99,7 +99,7 @@ impl OpenOptions {
         }
     }
 
-    /// Creates the queue if the key has none (IPC_CREAT).
+    /// Creates the queue if the key has no queue (IPC_CREAT).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -12,7 +12,7 @@ use umsg_shm::sysv_engine::Seen;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peeked {
-    /// The message's bytes, or the first of them.
+    /// The message's bytes, or as many of the first bytes as were asked for.
     pub data: Vec<u8>,
     /// Length of the whole message, in bytes.
     pub len: usize,

@@ -12,7 +12,7 @@ use umsg_shm::sysv_engine::Engine;
 use umsg_shm::sysv_engine::segment::Segment;
 use umsg_shm::waiters::pacing::Waiting;
 
-/// An open System V message queue. Threads may share it, and a forked child may go on using it.
+/// An open System V message queue. Threads may share the value, and a forked child may go on using it.
 ///
 /// Dropping the value unmaps the queue; its messages stay until a process receives them or the queue is [removed](Queue::remove).
 ///

@@ -56,7 +56,7 @@ use umsg_shm::sysv_engine::segment::Policy;
 /// The error number of a failed call.
 pub type Errno = i32;
 
-/// The flag of msgrcv for a copy of the message at a position. The libc crate lacks it.
+/// The flag of msgrcv for a copy of the message at a position. The libc crate lacks the flag.
 pub const MSG_COPY: i32 = 0o40000;
 
 static ATTACHED: Attachments<Queue> = Attachments::new();

@@ -239,7 +239,7 @@ impl Queue {
             && [rights.gid, rights.cgid] == [gid.as_raw(); 2]
     }
 
-    /// Returns whether this process may make the next queue of the segment. A hint.
+    /// Returns whether this process may make the next queue of the segment. The answer is only a hint.
     pub(super) fn is_vacant(&self) -> bool {
         self.fixed().rights.state().vacant() == Some(self.engine.segment().tenure().generation)
     }

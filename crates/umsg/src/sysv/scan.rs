@@ -167,12 +167,12 @@ impl Sums {
     }
 }
 
-/// A queue that a scan found, or a segment that may hold one.
+/// A queue that a scan found, or a segment that may hold a queue.
 #[derive(Debug)]
 struct Known {
     link: namespace::Entry,
     view: Option<HeaderView>,
-    /// The counts in the sums that are kept; None if the segment held no queue.
+    /// The counts of the queue that are part of the kept sums; None if the segment held no queue.
     last: Option<QueueCounts>,
 }
 
@@ -184,7 +184,7 @@ pub(super) struct Counts {
 }
 
 impl Scan {
-    /// Scans the directory, or takes the kept scan of it.
+    /// Scans the directory, or uses the kept scan of the directory.
     pub(super) fn of(files: &mut Files) -> Result<Scan, OpenError> {
         let (stamp, caller, now) = (files.stamp(), Caller::now(), clock::monotonic_coarse());
         let kept = LAST.try_lock().ok().and_then(|mut last| last.take());
@@ -440,7 +440,7 @@ pub(super) fn entry_behind(
     match behind(files, link)? {
         Behind::Nothing | Behind::Vacant(_) => Ok(None),
         Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
-        // A corrupted queue exists, too.
+        // A corrupted queue also exists, so it has an entry.
         Behind::Closed | Behind::Unusable(..) => Ok(files
             .stat(link.index)?
             .map(|stat| Entry::of_file(link.id, link.key, &stat))),

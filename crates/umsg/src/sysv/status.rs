@@ -24,7 +24,8 @@ pub struct Status {
     pub entry: Entry,
     /// The longest possible message, in bytes.
     pub msgmax: usize,
-    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, because the id would name another process here.
+    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, because the id would name another process in the
+    /// caller's namespace.
     pub creator: u32,
     /// The time of the creation.
     pub created: SystemTime,

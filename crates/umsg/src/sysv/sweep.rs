@@ -26,8 +26,8 @@ pub(super) enum Vacant {
     Any,
 }
 
-/// Removes the names of a removed queue, if the caller has the permission and gets the lock. Otherwise a later process that needs one of
-/// the names removes them.
+/// Removes the names of a removed queue, if the caller has the permission and gets the lock. Otherwise a later process that needs one of the names
+/// removes all of them.
 pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files() {
         let swept = take(&mut files, index_of(id), Vacant::Any, SHORT);

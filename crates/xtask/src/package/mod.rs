@@ -123,7 +123,7 @@ pub const GLIBC: &str = "x86_64-unknown-linux-gnu";
 /// The version of all packages.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fails with the package that has the program.
+/// Returns the error for a missing program, which names the package that has the program.
 pub fn missing(program: &str, package: &str) -> Failure {
     Failure::new(format!("{program} is missing; apt-get install {package}"))
 }

@@ -19,7 +19,7 @@ build_flags=Py_GIL_DISABLED
 /// The error of `python/rust/gil.rs`.
 const REFUSAL: &str = "umsg does not support free-threaded Python";
 
-/// Fails if the module compiles for an interpreter without that lock, or fails to compile with another error.
+/// Fails if the module compiles for an interpreter without the global interpreter lock, or fails to compile with another error.
 pub fn check(package: &Package) -> Result<()> {
     println!("\n==> free-threaded Python is refused");
     let directory = package.directory.join("free-threaded");

@@ -12,7 +12,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::package::{Build, Tree, epoch, licences, succeed};
 use crate::steps::Steps;
 
-/// The file with the licences of other libraries. A line of the metadata names it.
+/// The file with the licences of other libraries. A line of the metadata names the file.
 const LICENCES: &str = "THIRD-PARTY.txt";
 
 /// The programs that a wheel gets.

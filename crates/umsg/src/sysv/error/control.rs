@@ -14,7 +14,7 @@ pub enum ControlError {
     /// EACCES: the queue's mode does not let the caller read.
     #[error("permission denied: the queue's mode does not let you read its state")]
     PermissionDenied,
-    /// EPERM: only the queue's owner, its creator or a privileged process may change or remove it.
+    /// EPERM: only the queue's owner, its creator or a privileged process may change or remove the queue.
     #[error(
         "permission denied: only the queue's owner, its creator or root can change or remove the queue"
     )]
@@ -46,7 +46,7 @@ pub enum ControlError {
     #[error("a user or group id must not be -1")]
     InvalidOwner,
     /// EAGAIN: the queue's lock is not released. A process was stopped in the middle of a call, or has overwritten the lock.
-    /// [`sysv::repair`](crate::sysv::repair) takes the lock from a process that can't hold it.
+    /// [`sysv::repair`](crate::sysv::repair) takes the lock from a process that can't hold the lock.
     #[error(
         "a stopped process holds the queue's lock, or a process has overwritten the lock: continue or end the stopped process, or repair the queue"
     )]

@@ -12,7 +12,7 @@ use umsg_shm::sys::clock;
 /// The time for which an answer of the directory is used again, in nanoseconds.
 const TRUST: u64 = 100_000_000;
 
-/// The number of entries. A key has one entry; a later key may replace it.
+/// The number of entries. Each key has one possible entry, and a later key may replace an earlier key in the entry.
 const ENTRIES: usize = 64;
 
 /// A key, with the identifier that it had in the directory.

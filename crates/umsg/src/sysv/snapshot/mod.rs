@@ -355,7 +355,7 @@ mod tests {
         for at in 0..whole.len() {
             let mut altered = whole.clone();
             altered[at] ^= 1;
-            // The minor version may be any, but the checksum covers it.
+            // A reader accepts any minor version, but the checksum covers that version.
             assert!(Snapshot::read(&altered[..]).is_err(), "byte {at}");
             assert!(Snapshot::read(&whole[..at]).is_err(), "{at} bytes");
         }
