@@ -1,4 +1,4 @@
-//! The account of a queue's slots, for tests. A slot that is at no place is lost until a repair frees it. Only an account shows such a slot.
+//! The account of a queue's slots, for tests. A slot that is at no place is lost until a repair frees it, and only this account shows such a slot.
 
 use crate::fault::Fault;
 use crate::leases::{LeaseStore, Leases, State};

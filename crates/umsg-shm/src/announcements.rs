@@ -4,21 +4,21 @@
 use crate::crash::crash_point;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The number of queues that the log holds.
+/// The number of announcements in the log.
 const LOGGED: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// The announcements of all queues of a namespace.
 #[repr(C)]
 #[derive(Default)]
 pub struct Announcements {
-    /// The number of the last announcement. It may overflow.
+    /// The number of the last announcement, which wraps around on overflow.
     number: AtomicU32,
     _unused: AtomicU32,
     log: Log,
 }
 
-/// The last announcements. The entry of announcement `number` lies at `number` modulo the length. Its upper half is the number, its lower half is the
-/// index of the queue.
+/// The last announcements. The entry of announcement `number` lies at `number` modulo the length. The upper half of an entry is the number, the lower
+/// half is the index of the queue.
 #[repr(C)]
 struct Log([AtomicU64; LOGGED]);
 
@@ -47,7 +47,7 @@ impl Announcements {
         let number = self.number.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         crash_point!(MSG_NUMBERED);
         let entry = u64::from(number) << 32 | u64::from(index);
-        // Release: a process that reads this entry before it reads the number again sees the new number, too.
+        // Release: a process that sees this entry, and then loads `number`, also sees the new number.
         self.log.at(number).store(entry, Ordering::Release);
     }
 

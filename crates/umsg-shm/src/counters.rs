@@ -1,8 +1,8 @@
 //! Statistics off the fast path: one cache line for each processor.
 //!
-//! The number of messages and bytes in a queue follows from its cursors, at no cost. The events here are off the fast path: blocking,
-//! waking, handing over. A thread counts an event on the line of its processor, so two processors seldom share a line. A reader adds the lines up.
-//! The kernel may move a thread to another processor after the thread has found its line. So the additions are atomic, and the sums are exact.
+//! The number of messages and bytes in a queue follows from its cursors, at no cost. This module counts events off the fast path: blocking, waking,
+//! handing over. A thread counts an event on the line of its processor, so two processors seldom share a line. A reader adds the lines up. The kernel
+//! may move a thread to another processor after the thread has found its line. So the additions are atomic, and the sums are exact.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::cpu;
@@ -74,8 +74,8 @@ impl Counters {
         if cfg!(loom) {
             return;
         }
-        // Relaxed: the counts order no other memory. A count that is zero is not stored again, because the store would take the line from the other
-        // processor.
+        // Relaxed: the counts order no other memory. A count that is zero is not stored again, because the store would take the cache line from the
+        // processor that uses it.
         let counts = self.0.iter().flat_map(|line| &line.0);
         counts
             .filter(|count| count.load(Ordering::Relaxed) != 0)

@@ -1,8 +1,8 @@
 //! Named places at which a process may be killed in a test.
 //!
-//! `crash_point!(NAME)` stands at every step of an operation after which a death leaves something behind. It adds nothing to a release build. With
-//! the feature `crash-points`, a process that has armed the point gets a real SIGKILL there. Under loom, a model thread dies there by unwinding, and
-//! the model marks its locks as the kernel would.
+//! `crash_point!(NAME)` marks every step of an operation after which a death leaves a trace. A release build has no code for the points. With the
+//! feature `crash-points`, a process that has armed a point gets a real SIGKILL at that point. Under loom, a model thread dies at the point by
+//! unwinding, and the model marks the thread's locks as the kernel would.
 //!
 //! A waiter sleeps in slices: at the end of each slice, it checks by itself whether its wait is over.
 
@@ -53,7 +53,7 @@ points! {
     ARENA_NAMED;
     /// The message is copied out and nothing is changed, so the message stays in the queue.
     RECEIVE_COPIED;
-    /// A free slot's number is written behind the free slots of the ring, and is not published: the repair frees the slot.
+    /// A free slot's index is written after the free slots of the ring, and is not published: the repair frees the slot.
     RECEIVE_RETURNED;
     /// The message is taken from the ring, and no list has its slot: the message was received, and the repair frees the slot.
     RECEIVE_TAKEN;
@@ -62,23 +62,23 @@ points! {
     /// The delivery of a message from the store is counted for the turns of lower priorities: the message was received, and the repair frees the
     /// slot.
     TURN_COUNTED;
-    /// Several messages are taken, and their slots are written behind the free ones: the messages were received, and the repair frees the slots.
+    /// Several messages are taken, and their slots are written after the free slots: the messages were received, and the repair frees the slots.
     RECEIVE_BATCH_TAKEN;
-    /// The slot is free, and the counters do not show it: the repair counts again.
+    /// The slot is free, and the counters are not updated: the repair counts again.
     RECEIVE_FREED;
     /// A blocked sender's message was admitted, and the sender was not woken: the sender checks by itself at its next slice.
     RECEIVE_ADMITTED;
-    /// The slot is marked as stored, and no list leads to it: the repair rebuilds the lists.
+    /// The slot is marked as stored, and is in no list: the repair rebuilds the lists.
     DRAIN_MARKED;
     /// The slot is in its list and still in the ring: the repair treats it as a slot of the ring.
     DRAIN_LINKED;
     /// A node is filled and in no list: the node is free again.
     WAIT_NODE_FILLED;
-    /// The node is in its list, and the flag for senders is not set: a message of a blocked sender was not sent, unless it is admitted after all.
+    /// The node is in its list, and the flag for senders is not set: a message of a blocked sender was not sent, unless a receiver admits it later.
     WAIT_LISTED;
-    /// The lock is dropped, and the kernel does not know the node yet: the start time of its owner shows that the owner is dead.
+    /// The lock is dropped, and the thread has not yet named its node to the kernel: the start time of the thread shows that it is dead.
     WAIT_UNNAMED;
-    /// The thread has named the node to the kernel, so the kernel marks the node.
+    /// The thread has named the node to the kernel, so the kernel marks the node at the thread's death.
     WAIT_NAMED;
     /// The waiter was woken and has not checked its node.
     WAIT_WOKEN;
@@ -92,21 +92,21 @@ points! {
     ADMIT_ACCEPTED;
     /// A record says that the message is leased, and the message is also still in the queue: the lease owns the message.
     LEASE_HELD;
-    /// The message is leased and has left the queue, and the counts do not show it: the repair counts again.
+    /// The message is leased and has left the queue, and the counts are not updated: the repair counts again.
     LEASE_TAKEN;
     /// An event of a message's trace is written and not counted: the next event overwrites it.
     TRACE_WRITTEN;
-    /// An event of a message's trace is counted, and its lease or return has not taken effect: a reader leaves it out, and the next event of this
+    /// An event of a message's trace is counted, and its lease or return has not taken effect: readers skip this event, and the next event of this
     /// step replaces it.
     TRACE_NOTED;
     /// A lease is acknowledged, and no list has its slot: the repair frees the slot.
     LEASE_ENDED;
-    /// A leased message is marked as stored, but its record is still leased: the record decides, and the message goes back, because
-    /// its holder is dead.
+    /// A leased message is marked as stored, but its record is still leased: the record decides, and the message returns to the queue, because the
+    /// holder of the lease is dead.
     RETURN_MARKED;
     /// A leased message is back in the store, and receivers that wait for it were not served.
     RETURN_ENDED;
-    /// A message is set aside, and may also still be in the queue or be counted as leased: the repair counts again.
+    /// A message is set aside, and may also still be in the queue or be counted as leased: the repair corrects the queue and the counts.
     ASIDE_HELD;
     /// A message that is set aside is being sent to the dead-letter queue: another process sends it again.
     MOVE_BEGUN;
@@ -119,26 +119,28 @@ points! {
     /// A moved message has arrived, receivers that wait for it were not served, and its source still has it: the next mover removes it from the
     /// source.
     ARRIVE_ENDED;
-    /// A message that has arrived elsewhere has lost its record, and no list has its slot: the repair frees the slot.
+    /// The record of a message that has arrived in another queue is removed, and no list has the message's slot: the repair frees the slot.
     DEPART_ENDED;
     /// A message has left its source, and its arrival is still recorded: the next mover from this source ends the record.
     MOVE_ENDED;
-    /// A dead letter that is to be sent back is held, and is in the queue, too: the record decides.
+    /// A record holds a dead letter that is to be sent back, and the message is also still in the queue: the record decides.
     REDRIVE_HELD;
     /// A dead letter is held to be sent back: the next redrive puts it back or completes the move.
     REDRIVE_BEGUN;
     /// A dead letter that was not sent back is marked as stored, and its record still says that it is being sent: the next redrive puts it back.
     REDRIVE_RETURNED;
-    /// A message is delayed, and the counts do not show it: the repair counts again.
+    /// A message is delayed, and the counts are not updated: the repair counts again.
     DELAY_HELD;
-    /// A message that is due is marked as stored, and its record still says that it is delayed: the record decides, and the next receiver delivers
-    /// the message.
+    /// A delayed message is marked as stored at its delivery time, and its record still says that it is delayed: the record decides, and the next
+    /// receiver delivers the message.
     DUE_MARKED;
-    /// The records of several due messages are linked in their order, and no message is delivered yet: all are still delayed.
+    /// The records of several messages whose delivery time has come are linked in their order, and no message is delivered yet: all messages are
+    /// still delayed.
     DUE_SORTED;
     /// A slot for a reservation was taken from the free slots: the repair frees it.
     RESERVE_SLOT_TAKEN;
-    /// A slot is reserved, and the counts do not show it: the repair counts again, and frees the slot, because its holder is dead.
+    /// A slot is reserved, and the counts are not updated: the repair counts again, and frees the slot, because the holder of the reservation is
+    /// dead.
     RESERVE_HELD;
     /// A reserved message is marked as stored: it is sent, and the repair ends the reservation.
     COMMIT_MARKED;
@@ -150,8 +152,8 @@ points! {
     PARK_SLOT_TAKEN;
     /// The blocked sender's message is written, and no node names it: the message was never sent, and the repair frees the slot.
     PARK_FILLED;
-    /// A thread is now the first in line of the threads that lend a lock's owner their priority: if it dies, the kernel or the next thread replaces
-    /// it.
+    /// A thread is now the first in line of the threads that lend a lock's owner their priority: if this thread dies, the kernel or the next thread
+    /// in line replaces it.
     INHERIT_FIRST;
     /// The first thread in line has named the lock's owner and does not wait yet: the owner's next unlock removes its name.
     INHERIT_NAMED;
@@ -164,7 +166,7 @@ points! {
     GROW_COPIED;
     /// The ring's size is doubled: the ring has more entries than slots, which needs no repair.
     GROW_DOUBLED;
-    /// New slots are written behind the free slots and not counted: the next growth writes them again.
+    /// New slots are written after the free slots and not counted: the next growth writes them again.
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
@@ -178,9 +180,9 @@ points! {
     BELL_SETTLED;
     /// A message is sent, the ring of the doorbell is deferred, and the locks are released: the next call on the queue rings the doorbell.
     BELL_DEFERRED;
-    /// A deferred ring is done, and the segment does not record it: the next call on the queue finds the packet.
+    /// A deferred ring is done, and the segment does not record it: the next call on the queue finds the packet in the FIFO.
     BELL_DEFERRED_RUNG;
-    /// A doorbell is made, and no segment names it: the next process that makes a doorbell removes it.
+    /// A doorbell is made, and no segment names it: the next process that makes a doorbell removes the unused one.
     BELL_MADE;
     /// The segment names a doorbell that no process rings: the next process that polls uses it.
     BELL_NAMED;
@@ -188,7 +190,7 @@ points! {
     BELL_WATCHED;
     /// A doorbell that no process polls is no longer rung, and still has its name.
     BELL_FORGOTTEN;
-    /// A doorbell that no process polls is in no segment, and still has its name: the next process that makes a doorbell removes it.
+    /// A doorbell that no process polls is in no segment, and still has its name: the next process that makes a doorbell removes the unused one.
     BELL_UNNAMED;
     /// Helpers were called and still sleep: they check after a slice, and find the lock orphaned.
     BELL_CALLED;
@@ -198,7 +200,7 @@ points! {
     SEND_REOPENED;
     /// A record names a producer, and the queue's count of producers is unchanged: the dead process is not counted.
     PRODUCER_NAMED;
-    /// A process counts as a producer, and the lock is held: the next receiver finds it dead.
+    /// A process is counted as a producer, and the lock is held: the next receiver finds the process dead.
     PRODUCER_COUNTED;
     /// The last producer has ended, and the queue is open: the next receiver closes it.
     PRODUCER_ENDED;
@@ -232,7 +234,8 @@ points! {
     CREATE_LABELLED;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
-    /// The file of a transient queue is in a directory that has no queue's name: the next process that makes a transient queue removes it.
+    /// The file of a transient queue is in a directory that does not have the queue's name yet: the next process that makes a transient queue removes
+    /// the file.
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
@@ -258,9 +261,9 @@ points! {
     MSGGET_FILLED;
     /// The file has its index and no key symlink, so it is not yet a queue. A later process of its user, or root, that needs the index removes it.
     MSGGET_INDEXED;
-    /// The identifier that the namespace's owner wants, if any, is taken: no queue gets it.
+    /// The identifier that the namespace's owner has requested, if any, is used up: no queue gets that identifier.
     MSGGET_ID_TAKEN;
-    /// An identifier is recorded as used: no queue has it, and the file is removed like one that has only its index.
+    /// An identifier is recorded as used, and no queue has it: the file is removed like a file that has only its index.
     MSGGET_NUMBERED;
     /// The file has its key symlink: the queue exists.
     MSGGET_LABELLED;
@@ -277,13 +280,13 @@ points! {
     /// A process died after its registration and before it released the lock: the registration belongs to the dead process, and the next process that
     /// registers removes it.
     NOTICE_ARMED;
-    /// A registration is withdrawn, and senders don't know this: the next sender finds it out.
+    /// A registration is withdrawn, and senders are not told: the next sender notices the withdrawal.
     NOTICE_WITHDRAWN;
     /// The sender that made the queue non-empty is noted, and the registration is not fired: the repair fires it.
     NOTICE_NOTED;
     /// A registration of another process is being fired, and that process has not raised the signal: the repair has the process raise it.
     NOTICE_RAISING;
-    /// The signal of another process is raised, and its registration not ended: the repair has that process raise it again.
+    /// The signal of another process is raised, and its registration is not ended: the repair has that process raise the signal again.
     NOTICE_SIGNALLED;
     /// A registration is fired, and the queue still shows it as armed: the repair corrects this, and the registered process checks by itself.
     NOTICE_FIRED;
@@ -315,9 +318,9 @@ points! {
     SALVAGE_SURVEYED;
     /// Overlapping blocks are dropped; a slot that had such a block is still marked as having a message.
     SALVAGE_BLOCKS_LAID;
-    /// A message of the ring is marked as stored, and the messages behind it are not.
+    /// A message of the ring is marked as stored, and the later messages of the ring are not.
     SALVAGE_MARKED;
-    /// A message has its new number, and the messages behind it have their old numbers.
+    /// A message has its new number, and the messages after it have their old numbers.
     SALVAGE_RENUMBERED;
     /// The messages that are kept have their places in the order; all other data are still corrupted.
     SALVAGE_NUMBERED;
@@ -327,7 +330,7 @@ points! {
     SALVAGE_DONE;
     /// A message is written in a slot that is in no list: the message was never sent, and the repair frees the slot.
     MSG_FILLED;
-    /// A lock that was counted is taken, and the namespace's count of changes does not show it: nothing was changed.
+    /// A lock that was marked as counted is taken, and the namespace's count of changes has not grown: nothing was changed.
     MSG_UNCOUNTED;
     /// The namespace's count of changes shows that counts may change: nothing was changed.
     MSG_ANNOUNCED;
@@ -338,7 +341,7 @@ points! {
     /// The message's number is stored, but the message is in no list and was not offered to a receiver: it is sent, and the repair puts it into the
     /// order.
     MSG_SENT;
-    /// The message is in the order, and the counts do not show it: the repair counts again.
+    /// The message is in the order, and the counts are not updated: the repair counts again.
     MSG_LINKED;
     /// Some messages of a batch are filled and have numbers beyond the last valid number: no message was sent.
     MSG_BATCH_FILLED;
@@ -348,9 +351,10 @@ points! {
     MSG_PARKED;
     /// A waiter record is filled and in no list: the record is free again.
     MSG_CLAIMED;
-    /// The waiter record is in its list, and the lock is held: the kernel does not know the node, and the start time of the thread proves its death.
+    /// The waiter record is in its list, and the lock is held: the thread has not yet named its node to the kernel, and the start time of the thread
+    /// proves its death.
     MSG_LISTED;
-    /// The thread has named the node to the kernel, so the kernel marks the node.
+    /// The thread has named the node to the kernel, so the kernel marks the node at the thread's death.
     MSG_NAMED;
     /// The waiter continues and has not checked its node: an offered message goes back, and an admitted message is sent.
     MSG_WOKEN;
@@ -368,28 +372,28 @@ points! {
     MSG_ADMITTED;
     /// The message is copied out and nothing is changed, so the message stays in the queue.
     MSG_COPIED;
-    /// The cell says that the message has ended, and lists still lead to it: the message is received, and the repair rebuilds the lists.
+    /// The cell says that the message has ended, and the message is still in lists: the message is received, and the repair rebuilds the lists.
     MSG_ENDED;
     /// A record says that the message is leased, and the message is also in the order: the lease owns the message.
     MSG_LEASED;
     /// The message of a lease has ended, and the record of the lease has not: the repair ends the record.
     MSG_ACKNOWLEDGED;
-    /// A leased message is marked as returned, but its record is still leased: the record decides, and the message comes back,
-    /// because its holder is dead.
+    /// A leased message is marked as returned, but its record is still leased: the record decides, and the message returns to the queue, because the
+    /// holder of the lease is dead.
     MSG_RETURNED;
     /// The record of a delayed message is stored, and its cell is not queued: the message was never sent, and the repair frees the record.
     MSG_DELAY_NOTED;
     /// The message is delayed, and the counts do not show it: the repair counts the message.
     MSG_DELAYED;
-    /// A delayed message is due and marked, and its record still says that it is delayed: a later call delivers it.
+    /// A delayed message is marked as queued at its delivery time, and its record still says that it is delayed: a later call delivers the message.
     MSG_DUE;
     /// The queue is closed for sending, and its waiters were not woken: they check the queue at the end of their slice.
     MSG_CLOSED;
     /// The queue is open for sending again, and the lock is held: the queue stays open.
     MSG_REOPENED;
-    /// Rights have changed, and waiters do not know it: they notice the change at their next check.
+    /// Rights have changed, and waiters were not woken: they notice the change at their next check.
     MSG_CHANGED;
-    /// The queue is removed, and waiters do not know it: they notice the removal at their next slice.
+    /// The queue is removed, and waiters were not woken: they notice the removal at their next slice.
     MSG_REMOVED;
     /// A repair has found out which slots are in use: the next owner of the lock repairs again.
     MSG_SURVEYED;

@@ -1,5 +1,5 @@
 //! Makes system calls without libc's `syscall`, whose code costs one more page fault in a new process. Under the drop-in, `syscall` is the drop-in's
-//! own function, which would first look up libc's.
+//! own function, which would first look up the function of libc.
 
 #[cfg(not(miri))]
 use std::arch::asm;
@@ -12,17 +12,17 @@ const MOST: isize = 4095;
 /// Makes a system call. `Err` contains the errno of the call.
 ///
 /// # Safety
-/// The conditions of the system call. Unused arguments are 0.
+/// The caller meets the conditions of the system call. Unused arguments are 0.
 ///
 /// # Errors
-/// Those of the system call.
+/// The errors of the system call.
 #[cfg(not(miri))]
 #[inline]
 pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int> {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: by this function's contract; the instruction changes rax, rcx and r11 besides.
+    // SAFETY: by this function's contract; the instruction also changes rax, rcx and r11.
     unsafe {
         asm!(
             "syscall",
@@ -33,7 +33,7 @@ pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: by this function's contract; the instruction changes x0 besides.
+    // SAFETY: by this function's contract; the instruction also changes x0.
     unsafe {
         asm!(
             "svc 0",
@@ -53,10 +53,10 @@ pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int
 /// Makes a system call by libc's function, which Miri supports.
 ///
 /// # Safety
-/// The conditions of the system call. Unused arguments are 0.
+/// The caller meets the conditions of the system call. Unused arguments are 0.
 ///
 /// # Errors
-/// Those of the system call.
+/// The errors of the system call.
 #[cfg(miri)]
 pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int> {
     let [a, b, c, d, e, f] = arguments;
@@ -79,7 +79,7 @@ mod tests {
         // SAFETY: the call takes no arguments.
         let pid = unsafe { call(libc::SYS_getpid, [0; 6]) };
         assert_eq!(pid, Ok(std::process::id() as isize));
-        // SAFETY: the call takes a number, which is no descriptor.
+        // SAFETY: the call takes a number that is not a descriptor.
         let closed = unsafe { call(libc::SYS_close, [usize::MAX, 0, 0, 0, 0, 0]) };
         assert_eq!(closed, Err(libc::EBADF));
     }

@@ -1,7 +1,7 @@
 //! The engines of umsg: POSIX and System V message queues in a shared memory segment, and everything that changes one.
 //!
-//! This crate knows segments and processes. It knows no paths of queues, no names, no environment and no command line: these belong to the crate
-//! `umsg`, which programs use. The interface of this crate follows the needs of `umsg` and changes with them.
+//! This crate handles segments and processes. Paths of queues, names, the environment and the command line belong to the crate `umsg`, which programs
+//! use. The interface of this crate follows the needs of `umsg` and changes with them.
 //!
 //! docs/concepts.md explains how the engines work, ARCHITECTURE.md declares the floors of the modules. docs/format.md draws every byte of a segment,
 //! docs/protocols.md every state, barrier and crash point.
@@ -14,7 +14,7 @@
     missing_docs,
     reason = "fields and steps that stand together share a comment"
 )]
-// In a model, no public interface calls all functions, and some counts are remainders of a division by 1.
+// In a model, some functions have no caller, and some counts are remainders of a division by 1.
 #![cfg_attr(
     loom,
     allow(

@@ -79,8 +79,8 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Rebuilds the whole arena, whatever it contains: the blocks of these slots keep their places, and free blocks fill the gaps. `limit` is the number
-/// of allocated granules. Returns the slots whose blocks lay outside of the arena or overlapped other blocks. These slots lose their blocks and
+/// Rebuilds the whole arena from any contents. The blocks of `tenants` keep their places, and free blocks fill the gaps. `real` is the number of
+/// allocated granules. Returns the slots whose blocks lay outside of the arena or overlapped other blocks. These slots lose their blocks and
 /// messages.
 #[cfg(not(loom))]
 pub(crate) fn lay<'a, S: ArenaStore>(

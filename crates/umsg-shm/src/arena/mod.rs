@@ -61,7 +61,7 @@ pub trait ArenaStore {
     fn arena_len(&self) -> &Guarded32;
     fn arena_limit(&self) -> u32;
 
-    /// 1 during a change of the lists: a repair then has to [`rebuild`] them.
+    /// 1 during a change of the lists. If the lock's owner dies during the change, the repair has to [`rebuild`] the lists.
     fn arena_dirty(&self) -> &Guarded32;
 
     /// Allocates the pages of this many granules.
@@ -484,7 +484,7 @@ mod tests {
             assert!(
                 rounded(need) >= need && (rounded_class, rounded_step) >= (own_class, own_step)
             );
-            // Every length of the class and step is long enough.
+            // `rounded(need)` is the shortest length of its class and step, so every block in that step is long enough.
             assert!(
                 (need..rounded(need)).all(|shorter| class(shorter) < (rounded_class, rounded_step))
             );

@@ -1,8 +1,8 @@
 //! Consent to signals: a registered process shows which signals it wants to the senders in other processes, so that a sender can raise them.
 //!
-//! The consent is a page in a file in memory ([`page`]). Only its process can write it: F_SEAL_FUTURE_WRITE refuses every other process a writable
-//! mapping, and a forked child does not inherit the writable mapping of its parent. A sender finds the page through /proc/PID/fd, if the kernel
-//! lets the sender inspect the descriptors of that process.
+//! The consent is a page in a file in memory ([`page`]). Only the process that made the page can write it: F_SEAL_FUTURE_WRITE refuses every other
+//! process a writable mapping, and a forked child does not inherit the writable mapping of its parent. A sender finds the page through /proc/PID/fd,
+//! if the kernel lets the sender inspect the descriptors of that process.
 //!
 //! The page alone proves nothing, because a process can hold a file that another process has made. So the process attests the file: it gives its
 //! helper thread a name that contains a slash, the file's inode number and the file's birth time. Only a thread of the process itself can give a
@@ -37,12 +37,12 @@ pub use peers::meet;
 #[cfg(not(loom))]
 pub(crate) use peers::raise;
 
-/// The place of a registration in the page of its process, as the queue's record names it.
+/// The place of a registration's consent in the page of the registered process. The queue's record contains this place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// The number of the page's descriptor in its process.
+    /// The number of the page's descriptor in the registered process.
     pub descriptor: u32,
-    /// The number of the place plus one; 0 for none.
+    /// The index of the place in the page, plus one; 0 if there is no consent.
     pub place: u32,
 }
 

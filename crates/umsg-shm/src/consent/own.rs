@@ -11,16 +11,16 @@ use rustix::io::{Errno, pwrite};
 use std::os::fd::{AsFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-/// In place of a descriptor's number, if there is no descriptor.
+/// The value of a descriptor field without a descriptor.
 const NONE: RawFd = -1;
 
-/// The seals of a page's file: its length stays, and no process can make a further mapping for writing.
+/// The seals of a page's file: the file keeps its length, and no process can make a further mapping for writing.
 pub(super) const SEALS: SealFlags = SealFlags::SEAL
     .union(SealFlags::SHRINK)
     .union(SealFlags::GROW)
     .union(SealFlags::FUTURE_WRITE);
 
-/// The page of one process, whose epoch is beside it. The page is mapped until the process ends. A forked child does not have this mapping.
+/// The page of the process whose epoch is `epoch`. The page is mapped until the process ends. A forked child does not have this mapping.
 struct Present {
     epoch: AtomicU64,
     /// The page; null if the process can have no page.
@@ -93,7 +93,7 @@ fn make() -> Result<(*mut Page, RawFd), Errno> {
         return Err(Errno::NOSPC);
     }
     let mapping = Mapping::of_memory(file.as_fd(), PAGE, true)?;
-    // This call comes before the seal: a child that is forked before this call inherits the mapping, and could write the page.
+    // Called before the file is sealed: a child that is forked before this call inherits the mapping, and could write the page.
     mapping.keep_from_children()?;
     rustix::fs::fcntl_add_seals(&file, SEALS)?;
     let born = file::inode_and_birth(file.as_fd())?;

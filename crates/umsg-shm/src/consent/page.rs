@@ -3,7 +3,7 @@
 use crate::sys::map::PAGE;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The first word of a page. It is another number for each layout.
+/// The first word of a page. Each layout has a different value.
 const MAGIC: u64 = u64::from_le_bytes(*b"umsgcon1");
 
 /// The number of registrations for which a process can consent at a time.
@@ -24,10 +24,10 @@ pub(super) struct Page {
 
 const _: () = assert!(size_of::<Page>() == 4064 && size_of::<Page>() <= PAGE);
 
-/// The consent for one registration. Each registration of the process has another ticket.
+/// The consent for one registration. No two registrations of the process have the same ticket.
 #[repr(C)]
 struct Place {
-    /// The number of the registration among those of the process; 0 if the place is free.
+    /// The ticket of the registration, which is unique in the process; 0 if the place is free.
     ticket: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
@@ -36,7 +36,7 @@ struct Place {
     gap: AtomicU32,
 }
 
-/// The signal of a registration, and its value.
+/// The signal of a registration, and the value that accompanies the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signal {
     pub(super) number: i32,
@@ -74,8 +74,8 @@ impl Page {
         let mut places = self.places.iter();
         let index = places.position(|place| place.ticket.load(Ordering::Relaxed) == 0)?;
         let place = &self.places[index];
-        // CONSENT: a sender may have read the previous ticket, and may read one of the words below after it changes. When the sender then reads the
-        // ticket again, it finds another ticket.
+        // CONSENT: a sender may have read the previous ticket, and may read one of the words below after this thread has changed that word. When the
+        // sender then reads the ticket again, the sender finds another ticket.
         fence(Ordering::Release);
         place.device.store(queue.0, Ordering::Relaxed);
         place.inode.store(queue.1, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! The consents of other processes, as a sender reads them.
 //!
 //! A process keeps the pages of some other processes mapped, in a table. A send may run in a signal handler, so this module does not call malloc, and
-//! no thread waits here. A thread that finds the table in use raises no signal: it leaves that to the helper thread of the other process.
+//! no thread waits in this module. A thread that finds the table in use raises no signal: the helper thread of the registered process then raises the
+//! signal.
 
 use super::own::SEALS;
 use super::page::{PLACES, Page};
@@ -19,8 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of other processes in the table.
 const MOST: usize = 16;
 
-/// If a process could not be met: the time until the next attempt, in nanoseconds. To *meet* a process is to find its page and check that the process
-/// attests it.
+/// The time between two attempts to meet a process, in nanoseconds. To *meet* a process is to find its page and check that the process attests it.
 const AGAIN: u64 = 10_000_000;
 
 /// Another process in the table.
@@ -34,8 +34,8 @@ struct Peer {
 /// A process that attests its page.
 struct Met {
     page: Mapping,
-    /// The number of the descriptor of the helper thread. Beside it are the device and the inode number of the descriptor's file. They show whether
-    /// the program has closed the descriptor and opened another file with its number.
+    /// The number of the descriptor of the helper thread. `file` is the device and the inode number of the descriptor's file. A different file shows
+    /// that the program has closed the descriptor and opened another file with its number.
     helper: RawFd,
     file: (u64, u64),
     /// For each place, the last ticket whose signal this process has raised. If a process writes an old record into a queue again, this process does
@@ -63,7 +63,7 @@ struct Turn;
 impl Turn {
     fn take() -> Option<Turn> {
         let epoch = process::begin_epoch();
-        // Acquire: pairs with the release of the thread that used the table before, so its changes are visible.
+        // Acquire: pairs with the release of the thread that used the table before, so the changes of that thread are visible.
         let turn = &PEERS.turn;
         match turn.compare_exchange(0, epoch, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Some(Turn),
@@ -126,7 +126,8 @@ impl Met {
         let consent = self.page().consent(index, asked.ticket, asked.queue);
         let helper = self.helper().ok_or(Errno::BADF)?;
         let Some(signal) = consent else {
-            // There is no consent. Signal 0 checks whether the process still exists with the same program: another process may have got its id.
+            // There is no consent. Signal 0 checks whether the registered process still exists with the same program: another process may have got
+            // the process id.
             process::raise_in_process_of(helper, (0, 0), sender)?;
             return Ok(false);
         };
@@ -135,7 +136,7 @@ impl Met {
         }
         let signal = (signal.number, signal.value);
         match process::raise_in_process_of(helper, signal, sender) {
-            // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
+            // EAGAIN: the limit of pending signals is reached. The kernel's own queues also drop the notification at this limit.
             Ok(()) | Err(Errno::AGAIN) => {
                 self.raised[index] = asked.ticket;
                 Ok(true)
@@ -144,7 +145,7 @@ impl Met {
         }
     }
 
-    /// Returns the helper thread, unless the program has closed its descriptor.
+    /// Returns the descriptor of the helper thread, unless the program has closed the descriptor.
     fn helper(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: any descriptor may have this number now. It is only inspected until its file is known.
         let helper = unsafe { BorrowedFd::borrow_raw(self.helper) };
@@ -153,8 +154,8 @@ impl Met {
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: the mapping is as long as a page, and readable until `self` is dropped. The type consists of atomics, which are only
-        // read. Its file can't become shorter.
+        // SAFETY: the mapping is as long as a page, and readable until `self` is dropped. The type consists of atomics, which are only read. The file
+        // of the mapping can't become shorter.
         unsafe { &*self.page.base().cast::<Page>() }
     }
 }
@@ -228,7 +229,7 @@ fn find(asked: &Asked) -> Result<Met, Errno> {
     let helper = unsafe { &*page.base().cast::<Page>() }.helper(pid, home::here());
     let helper = helper.ok_or(Errno::SRCH)?;
     let pidfd = process::open_thread(helper)?;
-    // If /proc belongs to another PID namespace, its numbers stand for other processes.
+    // If /proc shows another PID namespace, the ids in /proc belong to other processes.
     if !is_proc_ours()? || !exists::thread_of(pid, helper) {
         return Err(Errno::SRCH);
     }
@@ -305,7 +306,7 @@ mod tests {
             let _ = ended.recv();
         });
         let Ok(helper) = process::open_thread(told.recv().unwrap()) else {
-            // Before Linux 6.9 no process meets another one.
+            // Before Linux 6.9, a thread has no descriptor, so no process meets another process.
             return;
         };
         let page = file::nameless("umsg").unwrap();

@@ -1,8 +1,9 @@
 //! A deferred ring: the sender of a message to an empty queue rings after it has released the locks.
 //!
-//! The kernel wakes a poller at the write that rings. On one processor, the poller interrupts the sender there. If the sender held the lock, the
-//! poller would sleep on the lock, and each message would cost two more switches of the processor. So the sender notes the ring in the segment,
-//! sends the message, releases the locks and rings, before it wakes waiters or reports events:
+//! The kernel wakes a poller during the write that rings. On one processor, the poller then interrupts the sender. If the sender held the lock, the
+//! poller would sleep on the lock, and each message would cost two more switches of the processor. So the sender notes the ring in the segment, sends
+//! the message, releases the locks and then rings. Only after the ring, the sender wakes waiters and reports events. The word in the segment has
+//! these states:
 //!
 //! | state | set by | the FIFO holds |
 //! |---|---|---|
@@ -11,8 +12,8 @@
 //! | [`SEEN`] | an owner of the lock that has found the packet | the packets of `shown` |
 //! | [`LATE`] | an owner of the lock that has not found the packet: it rings in place of the sender | the packets of `shown`, and one more if the sender has rung since |
 //!
-//! The sender may die or be stopped before it rings. So each process that sees or changes the level of the queue under the lock rings first: no call
-//! sees a message of which pollers have not been told. A receive that leaves the queue empty need not ring.
+//! The sender may die or be stopped before it rings. So each process that reads or changes the level of the queue under the lock first makes sure
+//! that the ring is done: no call sees a message of which pollers have not been told. A receive that leaves the queue empty need not ring.
 //!
 //! A sender whose ring is late takes the lock again and counts the packets. Until then the other processes count the packets at each change, and no
 //! other ring is deferred. If the sender is dead, [`LATE`] ends after [`REFUSALS`] further sends.
@@ -31,10 +32,10 @@ const LATE: u64 = 3;
 const POSITION: u32 = 2;
 /// The lowest bit of the number of sends that were refused because a ring is late.
 const REFUSED: u32 = 48;
-/// The number of sends after which a late ring counts as that of a dead sender.
+/// The number of sends after which the sender of a late ring is assumed to be dead.
 const REFUSALS: u64 = 1000;
 
-/// The word in the segment.
+/// The word of the segment that notes a deferred ring.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct DeferredRing(AtomicU64);
@@ -52,7 +53,7 @@ pub(crate) struct Deferred<'a> {
 }
 
 impl Deferred<'_> {
-    /// Rings. Returns whether the FIFO has the packet.
+    /// Rings the doorbell. Returns the ticket, and whether the FIFO has the packet.
     pub(crate) fn ring(self) -> (Ticket, bool) {
         let is_rung = self.fifo.add(self.loudly) || {
             // A loud ring needs another descriptor, which the process may lack.
@@ -80,7 +81,8 @@ impl Ticket {
 impl DeferredRing {
     /// Notes a ring for the message at `position`. Returns None if no ring may be deferred now.
     pub(super) fn begin(&self, _: ReceiverHeld<'_>, position: u64) -> Option<Ticket> {
-        // Relaxed: a pending ring stays so, or has ended, and SEEN may end meanwhile; a new ring replaces both. All other changes are under the lock.
+        // Relaxed: without the lock, a sender only ends its own ring, which is PENDING or SEEN. Both values are right: a ring read as PENDING refuses
+        // the new ring, and a new ring replaces a SEEN ring and an ended ring.
         let word = self.0.load(Ordering::Relaxed);
         match word & STATE {
             PENDING => return None,
@@ -92,14 +94,14 @@ impl DeferredRing {
         }
         let position = position << POSITION & ((1 << REFUSED) - 1);
         let ticket = Ticket(position | PENDING);
-        // Release: as for guarded words, a killed thread leaves the word before the message.
+        // Release: as for guarded words, the store of the word takes effect before that of the message, even if the thread is killed.
         self.0.store(ticket.0, Ordering::Release);
         Some(ticket)
     }
 
     /// Forgets the ring. The caller holds the lock, or is the only user.
     pub(super) fn forget(&self) {
-        // Release: as in `begin`, a killed thread leaves its steps in their order.
+        // Release: as in `begin`, the stores of a killed thread take effect in their order.
         self.0.store(0, Ordering::Release);
     }
 
@@ -149,7 +151,7 @@ impl DeferredRing {
         }
     }
 
-    /// Ends a ring that is late, or that failed. Returns None if another process has ended it, or else whether pollers have to be woken.
+    /// Ends a ring that is late, or that failed. Returns whether pollers have to be woken; None if another process has already ended the ring.
     pub(super) fn end_late(&self, _: ReceiverHeld<'_>, ticket: Ticket) -> Option<bool> {
         let word = self.0.load(Ordering::Acquire);
         let is_pending = ticket.is_of(word, PENDING);

@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// In place of a descriptor's number, if there is no descriptor.
+/// The value of a descriptor field without a descriptor.
 const NONE: RawFd = -1;
 
 /// The descriptors of a queue's doorbell in a process.
@@ -44,17 +44,17 @@ pub(crate) struct Doorbell {
     needs_help: AtomicBool,
     helped_in: AtomicU64,
     ticket: AtomicU64,
-    /// The epoch of the process whose helper keeps the time.
+    /// The epoch of the process whose helper for deadlines runs.
     timed_in: AtomicU64,
-    /// The ticket that stops the helper which keeps the time.
+    /// The ticket that stops the helper for deadlines.
     time_ticket: AtomicU64,
-    /// The signals that every thread masked which has requested a descriptor.
+    /// The signals that were masked in every thread that has requested a descriptor.
     masked: AtomicU64,
     /// The reading of the monotonic clock at which a helper for deadlines next checks whether processes poll without a helper, and the pause
     /// after that check. The time is 0 before the first check.
     lack_asked_at: AtomicU64,
     lack_pause: AtomicU64,
-    /// The value on which the helper sleeps: that of the word `calls` when the FIFO last showed the level.
+    /// The value of the word `calls` when the FIFO last showed the level. The helper sleeps while `calls` has this value.
     called: AtomicU32,
     /// The descriptor of the FIFO that this process rings without polling it. The lower half is its number plus one, the upper half is half of the
     /// FIFO's name. 0 for no descriptor.
@@ -157,7 +157,7 @@ impl Doorbell {
 
     /// Makes this FIFO the polled one if the process polls no FIFO yet. Returns the name of the polled FIFO.
     fn poll(&self, bell: Own, name: u64) -> u64 {
-        // If the check can't be recorded, the descriptor will not count as the library's.
+        // If the descriptor's file can't be recorded, later checks treat the descriptor as closed by the program.
         let _ = self.polled_file.begin(&bell);
         let number = bell.into_number();
         let was = self

@@ -10,16 +10,16 @@
 //! | the shared one of the poller's user | if other users may open the queue's file, or have used the queue before |
 //! | a private one, because the shared one belongs to another user | always |
 //!
-//! A helper also keeps the time for a process that polls: it checks the queue when the next message is due. Ten times a second, it checks whether the
-//! holders of messages and of reserved room are alive, and whether a producer is alive. In the helper's table, an entry that keeps the time has no
-//! FIFO: the check itself rings the doorbell, as any call does.
+//! A helper also watches the deadlines of a queue for a process that polls: it checks the queue at the delivery time of the next delayed message and
+//! at the end of the next time limit. Ten times a second, it checks whether the holders of messages and of reserved room are alive, and whether a
+//! producer is alive. In the helper's table, an entry for deadlines has no FIFO: the check itself rings the doorbell, as any call does.
 //!
 //! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps. A process that calls the helper clears this flag. So a dead helper
 //! costs other processes only one call. If a caller dies after it has changed the number `calls` and before the wake-up, the helper wakes up at the
 //! end of its slice.
 //!
 //! One thread serves up to 127 queues. It masks all signals, and runs as long as its process. A forked child starts its own helper when it requests a
-//! descriptor again. The child releases the queues of its parent's helpers when it closes one of them or starts a helper.
+//! descriptor again. The child releases the queues of its parent's helpers when it closes one of these queues or starts a helper.
 
 use super::descriptor::Doorbell;
 use super::poll_fifo::PollFifo;
@@ -74,10 +74,10 @@ impl Feed {
     }
 }
 
-/// A queue that a helper serves: it has its own mapping, which stays when a handle is closed.
+/// A queue as a helper uses it, with its own mapping. The mapping stays when the process closes its handle of the queue.
 pub(crate) trait Hears: Send + Sync {
-    /// Takes the steps of the queue that are due by now. Returns the time of the next check, as a reading of the monotonic clock in nanoseconds;
-    /// [`u64::MAX`] for never.
+    /// Makes the changes for which the time has come, such as the delivery of a delayed message. Returns the time of the next check, as a reading of
+    /// the monotonic clock in nanoseconds; [`u64::MAX`] for never.
     fn pass_time(&self) -> u64;
     /// Shows the current level of the queue in the FIFO. Returns the value of [`calls`](Self::calls) with which the helper sleeps; None if the lock
     /// could not be taken.
@@ -86,7 +86,7 @@ pub(crate) trait Hears: Send + Sync {
     fn calls(&self) -> &AtomicU32;
 }
 
-/// A queue that a helper serves, and the FIFO in which the helper shows the level. None if the helper only keeps the time.
+/// A queue that a helper serves, and the FIFO in which the helper shows the level. `feed` is None for a helper for deadlines.
 struct Watch {
     queue: Arc<dyn Hears>,
     feed: Option<Feed>,
@@ -201,7 +201,7 @@ fn forget_inherited(table: *mut Table) {
     drop(inherited);
 }
 
-/// Starts a helper that feeds a FIFO, or one that keeps the time if there is no FIFO. Returns the ticket that stops the helper's work, and the epoch
+/// Starts a helper that feeds a FIFO, or a helper for deadlines if there is no FIFO. Returns the ticket that stops the helper's work, and the epoch
 /// of this process. None if no thread can be started.
 pub(super) fn begin(queue: Arc<dyn Hears>, feed: Option<Feed>, value: u32) -> Option<(u64, u64)> {
     let table = table();
@@ -279,16 +279,16 @@ impl Entry {
 struct Service {
     table: &'static Table,
     ticket: u64,
-    /// The queue of the entry. It is released before the entry may end, so that the entry has the last reference.
+    /// The queue of the entry. This reference is dropped before the entry may be removed, so that the entry has the last reference.
     watch: Option<Arc<Watch>>,
     heard: Option<u32>,
     look_at: u64,
 }
 
 impl Service {
-    /// Returns the next entry of a helper that was called or is due, from position `from` on, and moves `from` behind that entry. The function may
-    /// miss an entry that moves in the table meanwhile. The next search finds such an entry, because the helper does not sleep on the word of an
-    /// entry that was called.
+    /// Returns the next entry, from position `from` on, whose helper was called or has to check the queue now. Moves `from` to the position after
+    /// that entry. The function may miss an entry that moves in the table meanwhile. The next search finds such an entry, because the helper does not
+    /// sleep on the word of an entry that was called.
     fn next(table: &'static Table, helper: &'static Helper, from: &mut usize) -> Option<Service> {
         let mut locked = Locked::of(table);
         let mut entries = locked.entries.all.iter_mut().enumerate().skip(*from);
@@ -305,7 +305,7 @@ impl Service {
         })
     }
 
-    /// Shows the current level in the entry's FIFO. Without a FIFO, takes the steps of the queue that are due by now.
+    /// Shows the current level in the entry's FIFO. Without a FIFO, makes the changes of the queue for which the time has come.
     fn serve(mut self) {
         let Some(watch) = &self.watch else { return };
         match &watch.feed {
@@ -355,8 +355,8 @@ impl Helper {
         }
     }
 
-    /// Serves the entries that were called or are due, and collects the words on which the helper sleeps. Returns their number, and the time of the
-    /// next check.
+    /// Serves the entries whose helper was called or has to check the queue now, and collects the words on which the helper sleeps. Returns the
+    /// number of words, and the time of the next check.
     fn look(&'static self, words: &mut [(*mut u32, u32)]) -> (usize, u64) {
         let (mut len, mut look_at) = (1, u64::MAX);
         let Some(table) = existing() else {

@@ -1,7 +1,7 @@
 //! The doorbell: a descriptor that shows an event loop whether a queue in memory is ready for a receive or a send.
 //!
 //! The doorbell is a FIFO that the processes of one user share. The kernel itself notifies all pollers, including processes that received the
-//! descriptor and know nothing of queues.
+//! descriptor and don't use this library.
 //!
 //! | the FIFO holds | poll(2) says | shown while |
 //! |---|---|---|
@@ -16,8 +16,8 @@
 //! without reason, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock. There is one exception: the sender of
 //! a message to an empty queue rings after the unlock, see [`deferred`].
 //!
-//! A polling process holds a shared flock(2) on the FIFO. The kernel releases it when the last copy of the descriptor is closed, also after
-//! a death. If a process gets the exclusive lock, no process polls any more.
+//! A polling process holds a shared flock(2) on the FIFO. The kernel releases this lock when the last copy of the descriptor is closed, also after a
+//! death. If a process gets the exclusive lock, no process polls any more.
 //!
 //! A process can hold the FIFO's internal lock in the kernel for any time, and open(2), read(2) and write(2) of the FIFO then block. Therefore a
 //! process never opens, reads or writes a FIFO of another user. The FIFO's name begins with the inode number of the queue's file. Each process
@@ -69,9 +69,9 @@ pub(crate) const MESSAGES: u32 = 2;
 /// A flag of [`Ringer::watched`]: a process wants an edge after each send and receive while the queue has room.
 pub(crate) const ROOM: u32 = 4;
 
-/// A flag of [`Ringer::watched`]: a helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. The call clears the flag.
+/// A flag of [`Ringer::watched`]: a helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. A call of the helper clears the flag.
 pub(crate) const HELPED: u32 = 8;
-/// A flag of [`Ringer::watched`]: a helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
+/// A flag of [`Ringer::watched`]: a helper of a process with a private FIFO sleeps on [`Words::calls`]. A call of the helper clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
 /// A kind of change that time or a death alone may bring: messages. A delayed message becomes due, or a leased message is returned.
@@ -82,10 +82,10 @@ pub(crate) const ROOM_LATER: u32 = 2;
 /// A flag of [`Ringer::watched`]: the doorbell shows a message until a call finds no message. A process sets the flag if time or a death may bring
 /// messages, and processes poll without a helper that checks the queue. The call that finds no message starts the helper of its process.
 pub(crate) const LOOK_FOR_MESSAGES: u32 = 32;
-/// A flag of [`Ringer::watched`]: the doorbell shows room until a call finds no room. In all else it is as [`LOOK_FOR_MESSAGES`].
+/// A flag of [`Ringer::watched`]: the doorbell shows room until a call finds no room. Otherwise the flag is used like [`LOOK_FOR_MESSAGES`].
 pub(crate) const LOOK_FOR_ROOM: u32 = 64;
 
-/// A flag of [`Ringer::watched`]: the helpers that keep the time check the queue once a slice, because a process holds a message or room and may die.
+/// A flag of [`Ringer::watched`]: the helpers for deadlines check the queue once a slice, because a process holds a message or room and may die.
 pub(crate) const SLICES: u32 = 128;
 
 /// Returns whether a helper was called after it read `value` in [`Words::calls`].
@@ -128,7 +128,7 @@ pub(crate) fn why_not(fault: Fault) -> Errno {
 #[non_exhaustive]
 pub enum Edges {
     /// An event when the queue becomes readable, and when it becomes writable. This suffices for a poller that continues after an event until the
-    /// queue is empty or full. A send or receive that leaves both unchanged costs nothing more.
+    /// queue is empty or full. A send or receive that leaves the readiness unchanged costs nothing more.
     #[default]
     Changes,
     /// In addition, an EPOLLIN event after each send, and after each receive that leaves messages, as for Linux's own queues. Each event costs a

@@ -41,8 +41,8 @@ impl PollFifo<'_> {
     }
 
     pub(super) fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor stays open as long as `self`. Either it is the polled one, which is open as long as the doorbell, or no other thread
-        // can find it, because its number is not in its word.
+        // SAFETY: the descriptor stays open as long as `self`. If it is the polled descriptor, it is open as long as the doorbell. Otherwise no other
+        // thread can find it, because the descriptor's number has been removed from its word.
         unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 
@@ -73,7 +73,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// Removes a packet, as [`add`](Self::add) adds one.
+    /// Removes a packet. With `loudly`, it wakes all pollers, whatever event they wait for. Returns false on failure.
     pub(crate) fn remove(&self, loudly: bool) -> bool {
         match loudly {
             true => self.throw_away(1),
@@ -86,7 +86,7 @@ impl PollFifo<'_> {
         io::write(self.file(), PACKET) == Ok(1)
     }
 
-    /// Adds packets from another pipe. This wakes all pollers, because the kernel names no event for such a transfer.
+    /// Adds packets from another pipe. The transfer wakes all pollers, because the kernel names no event for such a transfer.
     fn insert(&self, packets: u32) -> bool {
         let len = packets as usize;
         spare::SOURCE
@@ -94,7 +94,7 @@ impl PollFifo<'_> {
             .is_some_and(|source| tee(source, self.file(), len, NOT_WAITING) == Ok(len))
     }
 
-    /// Removes packets. If the FIFO was full, this wakes the pollers for room.
+    /// Removes packets. If the FIFO was full, the read wakes the pollers for room.
     fn read(&self, packets: u32) -> bool {
         let mut left = packets as usize;
         // Each read returns one packet.
@@ -115,7 +115,7 @@ impl PollFifo<'_> {
             .is_some_and(|sink| splice(self.file(), None, sink, None, len, NOT_WAITING) == Ok(len))
     }
 
-    /// Wakes every poller: setting the size of a pipe does so, even if the size stays the same.
+    /// Wakes every poller by setting the size of the FIFO, even if the size stays the same.
     pub(crate) fn nudge(&self) {
         let _ = fcntl_setpipe_size(self.file(), SIZE * page_size());
     }
@@ -128,7 +128,7 @@ impl PollFifo<'_> {
         )];
         let shown = match poll(&mut polled, Some(&Default::default())) {
             Ok(_) => polled[0].revents(),
-            // A FIFO that can't be inspected can't be corrected, so it counts as right.
+            // A FIFO that can't be inspected can't be corrected, so its level is assumed to be right.
             Err(_) => return true,
         };
         let has = |flag| shown.contains(flag);

@@ -28,7 +28,7 @@ const BUSY: u32 = 8;
 /// counts them.
 const UNKNOWN: u32 = 16;
 
-/// A flag of [`Words::heard`], beside IN and OUT: a helper wants a call at each send and receive, even if the level does not change.
+/// A flag of [`Words::heard`], in addition to IN and OUT: a helper wants a call at each send and receive, even if the level does not change.
 const EDGES: u32 = 4;
 /// A flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue, and found no helper to call. The next poller needs a helper.
 const FOREIGN: u32 = 8;
@@ -45,7 +45,7 @@ pub struct Words {
     pub(crate) told: Guarded64,
     /// The number in the FIFO's name; 0 if there is no FIFO.
     pub name: Guarded64,
-    /// A number that grows with each call of the helpers. They sleep on it.
+    /// A number that grows with each call of the helpers, which sleep on this word.
     pub(crate) calls: AtomicU32,
     /// The level that helpers with private FIFOs have shown, and their flags, while [`PRIVATE`] is set.
     pub(crate) heard: Guarded32,
@@ -309,8 +309,8 @@ impl<'a> Ringer<'a> {
     }
 
     /// Calls the helpers of the shared FIFO, because this process can't ring: a helper then shows the level. The call clears all flags of `watched`,
-    /// and each living helper sets its flag again. If all pollers are dead, the watch therefore ends here. Without a helper to call, notes that the
-    /// next poller needs one.
+    /// and each living helper sets its flag again. If all pollers are dead, the watch therefore ends here. If there is no helper to call, notes that
+    /// the next poller needs a helper.
     fn call_for_help(&self) {
         match self.watched.get() {
             0 => {}
@@ -322,14 +322,14 @@ impl<'a> Ringer<'a> {
         }
     }
 
-    /// Calls the helpers that keep the time, because the time of their next check may have changed.
+    /// Calls the helpers for deadlines, because the time of their next check may have changed.
     pub(crate) fn call_timekeepers(&self, _: ReceiverHeld<'_>) {
         if self.watched.get() != 0 {
             self.call(0);
         }
     }
 
-    /// Makes the helpers that keep the time check the queue once a slice, from now on.
+    /// Makes the helpers for deadlines check the queue once a slice, from now on.
     pub(crate) fn ask_for_slices(&self, receiving: ReceiverHeld<'_>) {
         if self.watched.get() & SLICES == 0 {
             // If this process dies between the two steps, the helpers have been called, and a helper that checks the queue sets the flag.
@@ -338,7 +338,7 @@ impl<'a> Ringer<'a> {
         }
     }
 
-    /// Notes whether the helpers that keep the time check the queue once a slice.
+    /// Notes whether the helpers for deadlines check the queue once a slice.
     pub(crate) fn note_slices(&self, _: ReceiverHeld<'_>, are: bool) {
         match self.watched.get() {
             0 => {}
@@ -396,7 +396,8 @@ impl<'a> Ringer<'a> {
         }
     }
 
-    /// Checks from time to time whether a process still polls, and stops ringing if none does. Returns true if no process polls any more.
+    /// Checks from time to time whether a process still polls, and stops ringing if no process polls any more. Returns true if the ringing has
+    /// stopped.
     pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
         if self.watched.get() & LEVELS != 0 && self.doorbell.is_time_to_look() {
             self.forget();
@@ -404,7 +405,7 @@ impl<'a> Ringer<'a> {
         self.watched.get() == 0
     }
 
-    /// Stops ringing if no process polls the FIFO. Returns true if no process polls any more.
+    /// Stops ringing if no process polls the FIFO. Returns true if the ringing has stopped.
     pub(crate) fn forget(&self) -> bool {
         if let Some(left) = self.doorbell.left(self.words.name.get()) {
             self.unwatch();

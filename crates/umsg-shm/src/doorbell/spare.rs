@@ -16,7 +16,7 @@ pub(super) static SOURCE: Spare = Spare::new(source);
 /// The file /dev/null.
 pub(super) static SINK: Spare = Spare::new(sink);
 
-/// In place of a descriptor's number, as long as there is no descriptor.
+/// The value of `number` as long as there is no descriptor.
 const NONE: RawFd = -1;
 
 /// A descriptor that the process opens at its first use.

@@ -112,8 +112,8 @@ pub(crate) trait Watched {
         self.set_later(receiving, new);
     }
 
-    /// Notes the changes that held messages and reservations may bring, when a process begins to poll. Returns whether the process needs a helper
-    /// that keeps the time.
+    /// Notes the changes that held messages and reservations may bring, when a process begins to poll. Returns whether the process needs a helper for
+    /// deadlines.
     fn begin_to_watch(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.note_later(receiving, self.held(receiving));
         self.needs_time()
@@ -136,7 +136,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows the current level after a death, and calls the helpers that keep the time. The dead process may have changed the times for which these
+    /// Shows the current level after a death, and calls the helpers for deadlines. The dead process may have changed the times for which these
     /// helpers wait.
     fn repair_poll_fifo(&self, receiving: ReceiverHeld<'_>) {
         self.ringer().mend(receiving, self.level(receiving));
@@ -168,11 +168,11 @@ mod polled {
         /// Returns the queue's permission bits in the segment.
         fn mode(&self) -> u32;
 
-        /// Returns an engine of the same segment, for a thread that outlives this one.
+        /// Returns an engine of the same segment, for a thread that outlives the calling thread.
         fn for_helper(&self) -> Self;
 
-        /// Returns an engine of the same segment for a thread that outlives this one. In contrast to [`for_helper`](Self::for_helper), this engine
-        /// rings the shared FIFO itself.
+        /// Returns an engine of the same segment for a thread that outlives the calling thread. In contrast to [`for_helper`](Self::for_helper), this
+        /// engine rings the shared FIFO itself.
         fn for_timekeeper(&self) -> Self;
 
         /// Runs a change of the watch under the locks that it needs. Fails with `INVAL` if the queue was removed.
@@ -183,12 +183,12 @@ mod polled {
             change: impl FnOnce(ReceiverHeld<'_>) -> T,
         ) -> io::Result<T>;
 
-        /// Returns the time of the monotonic clock, in nanoseconds, at which the next message becomes due or the next time limit ends; [`u64::MAX`]
-        /// for never.
+        /// Returns the time of the monotonic clock, in nanoseconds, at which the next delayed message is delivered or the next time limit ends;
+        /// [`u64::MAX`] for never.
         fn next_due(&self) -> u64;
 
-        /// Takes the steps that are due, and returns the time of the monotonic clock, in nanoseconds, at which the next step may be due;
-        /// [`u64::MAX`] for never.
+        /// Makes the changes for which the time has come. Returns the time of the monotonic clock, in nanoseconds, at which the next change may be
+        /// made; [`u64::MAX`] for never.
         fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64>;
 
         /// Returns the descriptor that shows the level of the queue. `wanted` contains the flags [`crate::doorbell::MESSAGES`] and
@@ -214,7 +214,7 @@ mod polled {
             Ok(())
         }
 
-        /// Starts the helper for deadlines for this process, unless there is one. The caller does not hold the queue's lock.
+        /// Starts the helper for deadlines of this process, unless it already runs. The caller does not hold the queue's lock.
         #[cold]
         fn keep_time(&self) {
             self.doorbell()

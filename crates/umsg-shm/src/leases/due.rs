@@ -1,15 +1,15 @@
-//! The order of the delayed messages that are due when the records are checked. They are sorted by the times for which they are due. Messages of one
-//! time are sorted by the order of their sends.
+//! The order of the delayed messages whose delivery time has come when the records are checked. The messages are sorted by delivery time. Messages
+//! with the same delivery time are sorted by the order of their sends.
 //!
-//! A walk over the records chains those of due messages, and sorts the chain by merging. The links are in the field `birth`, which the record of a
-//! delayed message does not use. So the sort needs no memory, and its time under the lock is proportional to n log n. The list of all records does
-//! not change: a death during the sort leaves nothing to repair.
+//! A walk over the records chains the records of these messages, and sorts the chain by merging. The links are in the field `birth`, which the record
+//! of a delayed message does not use. So the sort needs no memory, and its time under the lock is proportional to n log n. The list of all records
+//! does not change: a death during the sort leaves nothing to repair.
 
 use super::{LeaseRecord, LeaseStore, Leases, State};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 
-/// The number of sorted parts that a sort keeps. The part at position n has 2^n records or none, and the number of a record has 32 bits.
+/// The number of sorted parts that a sort keeps. The part at position n has 2^n records or none, and the index of a record has 32 bits.
 const PARTS: usize = 32;
 
 /// A chain of records: the first one, as index + 1, and the number of records. Other processes can overwrite the links, but not the number.
@@ -42,7 +42,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         index: u32,
         record: &LeaseRecord,
     ) -> Result<(), Fault> {
-        // No process holds a delayed message. `pid` still names a process that died at DELAY_HELD.
+        // No process holds a delayed message. `pid` still names a process that died at the crash point DELAY_HELD.
         record.pid.set(0);
         match due.all.len {
             0 => due.all.first = index + 1,

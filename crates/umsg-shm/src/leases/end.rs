@@ -74,8 +74,8 @@ impl<S: LeaseStore> Leases<'_, S> {
     }
 
     /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead. Then runs `end` for each delayed message
-    /// that is due, in the order of these messages. `end` may release the record, but must not claim one: the walk mistakes a list that grows for a
-    /// list with a cycle.
+    /// that is due, in the order of these messages. `end` may release the record, but must not claim a record: the walk mistakes a list that grows
+    /// for a list with a cycle.
     pub(crate) fn end_overdue(
         &self,
         _: ReceiverHeld<'_>,
@@ -100,8 +100,8 @@ impl<S: LeaseStore> Leases<'_, S> {
                     }
                     false
                 }
-                // Such a message is on its way to another queue: its end brings neither a message nor room to this queue. The process that moves the
-                // message knows whether it has arrived.
+                // A process moves the message of such a record to another queue: the end of the record brings neither a message nor room to this
+                // queue. The process that moves the message knows whether it has arrived.
                 State::Free | State::Aside | State::Moving | State::Arrived | State::Redriving => {
                     continue;
                 }

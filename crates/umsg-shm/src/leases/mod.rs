@@ -16,8 +16,7 @@
 //! | `Redriving` | that of the process that sends it back to its source | that process: to `Free`, or back to the store | the next redrive finds out whether the message has arrived |
 //!
 //! The lock under which messages are received protects the records. The store to `state` makes a change take effect, and a repair rebuilds lists and
-//! counts from the states. Each lease and reservation has a `ticket` that no other one ever has: it proves that the record still belongs to that
-//! lease.
+//! counts from the states. Each lease and reservation has a unique `ticket`, which proves that the record still belongs to that lease.
 
 mod due;
 mod end;
@@ -46,7 +45,7 @@ pub struct LeaseHandle<Key> {
     pub slot: u32,
     /// The length of the message, or of the reserved room, in bytes.
     pub len: usize,
-    /// The message's priority, or its type.
+    /// The priority of a POSIX message, or the type of a System V message.
     pub key: Key,
     /// The number of deliveries, including this one.
     pub deliveries: u32,
@@ -72,7 +71,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the state of a record. An unknown word counts as free.
+    /// Returns the state of a record. An unknown word is read as [`State::Free`].
     pub fn of(record: &LeaseRecord) -> State {
         match record.state.get() {
             1 => State::Reserved,
@@ -87,7 +86,7 @@ impl State {
     }
 }
 
-/// In place of the slot, in a record without a message: see `Arrived`.
+/// The value of `slot` in a record without a message: see `Arrived`.
 pub const NO_MESSAGE: u32 = u32::MAX;
 
 /// Changes a record's state.
@@ -178,17 +177,18 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         }
     }
 
-    /// Iterates over the records in use, the oldest first. The caller may release the current one.
+    /// Iterates over the records in use, the oldest first. The caller may release the current record.
     pub(crate) fn iter(
         &self,
     ) -> impl Iterator<Item = Result<(u32, &'a LeaseRecord), Fault>> + use<'a, S> {
         let segment = self.segment;
         let mut next = self.links().head.get();
-        // The walk has a bound. The length may have been overwritten, too, so the number of slots limits it.
+        // A hostile process may have made a cycle of the list, and may have overwritten the length of the list. So the number of slots also limits
+        // the walk.
         let mut bound = self.len().min(segment.slots() as u32);
         std::iter::from_fn(move || {
             let index = next.checked_sub(1)?;
-            // A list that is longer than its length says was corrupted into a cycle.
+            // A list with more records than its length says was corrupted into a cycle.
             let Some(left) = bound.checked_sub(1) else {
                 next = 0;
                 return Some(Err(Fault::Damaged));
@@ -256,7 +256,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     fn extend(&self, _: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let roots = self.segment.roots_of_leases();
         let index = roots.used.get();
-        // If there is no record of this number, a process has overwritten the number.
+        // If there is no record with this index, a process has overwritten `used`.
         self.segment.lease_record(index)?;
         if index >= roots.usable.get() {
             let usable = self.segment.populate_lease_records(roots.usable.get())?;
@@ -366,7 +366,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         let (used, mut unused) = (segment.roots_of_leases().used.get(), 0);
         (0..used).map_while(move |index| {
             let record = segment.lease_record(index).ok()?;
-            // Only a hostile process leaves an unused record among the used ones, and a model has none.
+            // Only a hostile process leaves an unused record among the used records, and a model has no hostile process.
             unused = match cfg!(loom) || record.ticket.get() != 0 {
                 true => 0,
                 false => unused + 1,
@@ -403,7 +403,7 @@ impl HolderScan {
     pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, record: &LeaseRecord) -> bool {
         self.records += 1;
         let (pid, birth) = (record.pid.get(), record.birth.get());
-        // The calling process lives. To ask about it takes tens of system calls.
+        // The calling process is alive. A query about the calling process would take tens of system calls.
         if liveness::is_own(lives, birth) {
             return false;
         }

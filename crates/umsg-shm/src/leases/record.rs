@@ -28,7 +28,7 @@ pub struct LeaseRecord {
 }
 
 impl LeaseRecord {
-    /// Returns the place of a delayed message in the order of delivery: the time for which it is due, then the order of sends.
+    /// Returns the place of a delayed message in the order of delivery: first by the delivery time, then by the order of sends.
     pub(crate) fn place_in_time(&self) -> (u64, u64) {
         (self.until.get(), self.ticket.get())
     }
@@ -59,7 +59,7 @@ pub struct LeaseRoots {
     pub used: Guarded32,
     /// The number of reserved messages.
     pub reserved: AtomicU32,
-    /// The number of messages on their way to the dead-letter queue.
+    /// The number of messages that are set aside for the dead-letter queue.
     pub aside: AtomicU32,
     /// The last ticket that was issued.
     pub(crate) ticket: Guarded64,

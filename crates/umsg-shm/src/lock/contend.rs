@@ -19,14 +19,14 @@ pub(super) struct Rest {
     slice: Option<(u64, Deadline)>,
     /// True if the thread is the first of the real-time threads that wait for the lock.
     pub(super) in_line: bool,
-    /// True if the thread has slept on the lock's word. Its wake-up may have been meant for another thread that still sleeps there.
+    /// True if the thread has slept on the lock's word. Its wake-up may have been meant for another thread that still sleeps on the word.
     slept_on_word: bool,
 }
 
 impl Rest {
     /// Returns WAITERS or 0: the bit that the thread adds to the word with which it takes the lock. A thread that has slept on the word sets the bit,
-    /// because other threads may still sleep there. A thread that was only first in line leaves the bit clear: the previous owner has woken this
-    /// thread and also one of the threads on the word.
+    /// because other threads may still sleep on the word. A thread that was only first in line leaves the bit clear: the previous owner has woken
+    /// this thread and also one of the threads on the word.
     pub(super) fn waiters(&self) -> u32 {
         if self.slept_on_word { WAITERS } else { 0 }
     }
@@ -93,7 +93,7 @@ impl<'a> Claim<'a> {
         word as u32 & TID == tid
             && match is_shared(word) {
                 true => process_of(word) == self.lives.own(),
-                // A thread of another namespace may have the same ids as this one.
+                // A thread of another namespace may have the same ids as the calling thread.
                 false => !self.is_foreign() && with_low(word, tid) == self.thread.owner(),
             }
     }

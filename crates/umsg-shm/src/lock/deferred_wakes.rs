@@ -10,7 +10,7 @@ const WAKES: usize = 16;
 /// A flag in [`DeferredWakes::among`]: this process needs a helper for deadlines.
 const KEEP_TIME: u32 = 1 << 31;
 
-/// A flag in [`DeferredWakes::among`]: reports are to be told, see [`crate::report`].
+/// A flag in [`DeferredWakes::among`]: reports are delivered after the unlock, see [`crate::report`].
 const TELL: u32 = 1 << 30;
 /// The bits of the number in [`DeferredWakes::among`].
 const NUMBER: u32 = !(KEEP_TIME | TELL);

@@ -8,9 +8,9 @@
 //! | `front` | the real-time thread that is first in line; 0 for none | the other real-time threads | these threads, and the kernel |
 //! | `owner` | the last thread that the lock's word named; 0 after the wait | the first in line, alone | the first in line, the owner that unlocks the lock, and the kernel |
 //!
-//! So a chain leads from each real-time thread to the owner of the lock. The first in line stores `owner` before it sets WAITERS in the lock's
-//! word. An owner that unlocks the lock and finds WAITERS unlocks `owner`, too, if it names that owner. This ends the loan of the priority and
-//! wakes the first in line, which then takes the lock as every thread does.
+//! So a chain leads from each real-time thread to the owner of the lock. The first in line stores `owner` before it sets WAITERS in the lock's word.
+//! An owner that unlocks the lock and finds WAITERS also unlocks the futex `owner`, if that futex names the owner. This unlock ends the loan of the
+//! priority and wakes the first in line, which then takes the lock as every thread does.
 //!
 //! These words never decide which thread has the lock. If a process overwrites them, or dies between two steps, the priority is not lent. The threads
 //! then wait in slices, and read the lock's word again at the end of each slice, as they do without a loan.
@@ -70,12 +70,13 @@ impl Lock {
         crash_point!(INHERIT_NAMED);
         // `add_waiters` is called even if WAITERS is already set: its compare-and-swap proves that the named thread still owns the lock.
         if !self.add_waiters(word) {
-            // Relaxed: as after the wait.
+            // Relaxed: for the same reason as the swap after the wait, below.
             owner.swap(0, Ordering::Relaxed);
             return Ok(Slept::Awake);
         }
         let slept = inheritance::wait_for_owner(owner, rest.until(word, patience));
-        // Relaxed: only this thread waits for the word. If the owner of the lock unlocks `owner` later, it finds another id and does nothing.
+        // Relaxed: only this thread waits for the word. If the owner of the lock unlocks `owner` later, that thread finds another id and does
+        // nothing.
         owner.swap(0, Ordering::Relaxed);
         match slept {
             Ok(()) => Ok(Slept::Awake),
@@ -121,7 +122,7 @@ impl Lock {
     /// Removes a thread from `front`. Returns false if `front` names another thread by now.
     fn remove_first(&self, first: u32) -> bool {
         let named = |now: u32| (now & TID == first & TID).then_some(0);
-        // Relaxed: the word orders nothing here.
+        // Relaxed: the access orders no other memory.
         let removed = self
             .inherit
             .front
@@ -143,7 +144,7 @@ impl Lock {
             return;
         }
         if !has_lock {
-            // The owner may have woken this thread instead of another one. A thread that gives up therefore wakes another.
+            // The owner may have woken this thread instead of another waiter. A thread that gives up therefore wakes another waiter.
             futex::wake(&self.word, 1);
         }
         let front = &self.inherit.front;
@@ -164,8 +165,8 @@ impl Lock {
         let is_named = named != 0 && named == thread_of(word as u32) && !is_shared(word);
         if is_named {
             // The first in line takes the lock without WAITERS, so its own unlock makes no system call. This thread therefore also wakes a thread on
-            // the lock's word, but only after the first in line. If the kernel refuses to unlock `owner`, the first in line wakes at the end of its
-            // slice.
+            // the lock's word, after it has woken the first in line. If the kernel refuses to unlock `owner`, the first in line wakes at the end of
+            // its slice.
             inheritance::unlock(owner);
             crash_point!(INHERIT_HANDED_ON);
         }

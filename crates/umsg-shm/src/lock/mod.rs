@@ -19,11 +19,11 @@
 //!
 //! The kernel marks the low half because the owner named the lock in its robust list head ([`crate::sys::thread`]). The kernel does not change the
 //! high half. In plain form, a thread names the lock before it takes it. In shared form, the thread names the lock after it has taken it, and removes
-//! the name before it sleeps: the death of a thread that only waited then marks nothing. The mark counts if the process that the word names is dead.
-//! If the kernel set no mark, another thread finds after a slice that the owner is dead, by the same test.
+//! the name before it sleeps: the death of a thread that only waited then marks nothing. In shared form, the mark is valid only if the process that
+//! the word names is dead. If the kernel set no mark, another thread finds after a slice that the owner is dead, by the same test.
 //!
-//! A free lock in plain form is *counted* while its high half is COUNTED: a process has read the counts of the queue, and keeps them. The thread
-//! that takes such a lock removes the mark and learns of it ([`Left::Counted`]). The fast path expects a word of 0, so it needs no step for this.
+//! A free lock in plain form is *counted* while its high half is COUNTED: a process has read the counts of the queue, and keeps them. The thread that
+//! takes such a lock removes the mark and gets [`Left::Counted`]. The fast path expects a word of 0, so it needs no extra step for the mark.
 //!
 //! A lock changes from plain to shared form when a thread of another namespace first takes it, and never changes back. Such a thread never names a
 //! word in plain form.
@@ -130,7 +130,7 @@ pub enum Left {
     /// The last owner unlocked the lock.
     InOrder,
     /// The last owner unlocked the lock and marked it as counted. The new owner announces, before its first change, that the counts change. Only
-    /// locks of System V queues use this; for other locks, it means the same as [`InOrder`](Self::InOrder).
+    /// locks of System V queues use this value. For other locks, the value means the same as [`InOrder`](Self::InOrder).
     Counted,
     /// The last owner died with the lock: the protected state needs a repair.
     ByTheDead,
@@ -322,8 +322,8 @@ impl<'a> Held<'a> {
         let word = lock.word.swap(free, Ordering::AcqRel);
         fence_after_rmw();
         if word as u32 & WAITERS != 0 {
-            // The lock stays named until the wake-up is done. If this thread dies between the two, the kernel wakes a sleeper in its place, because
-            // the named word is 0.
+            // The lock stays named until the wake-up is done. If this thread dies before the wake-up, the kernel wakes a sleeper in its place,
+            // because the named word is 0.
             lock.wake_next(word);
         }
         (thread, outer)

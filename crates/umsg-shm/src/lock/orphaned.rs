@@ -32,8 +32,8 @@ impl Lock {
         (is_shared(word) && is_held(word)).then(|| process_of(word))
     }
 
-    /// Returns the process that died with the lock, which the caller has taken to repair the data; 0 if the process is unknown. From now on, the lock
-    /// counts as orphaned by the caller if the caller does not finish the repair.
+    /// Returns the process that died with the lock, which the caller has taken to repair the data; 0 if the process is unknown. If the caller does
+    /// not finish the repair, the caller is then recorded as the dead owner.
     #[cfg(not(loom))]
     pub(crate) fn take_over(&self) -> u32 {
         let (me, address) = (crate::sys::thread::current(), self.address());
@@ -48,7 +48,7 @@ impl Lock {
         0
     }
 
-    /// Takes the lock from a thread that does not hold it: the lock becomes an orphaned one. Returns false if the lock has another owner by now.
+    /// Takes the lock from a thread that does not hold it: the lock becomes an orphaned lock. Returns false if the lock has another owner by now.
     pub fn take_from(&self, tid: u32) -> bool {
         // Relaxed: a guess, which the compare-and-swap checks. AcqRel in the compare-and-swap: the process that repairs then sees the protected
         // state.
@@ -99,7 +99,7 @@ impl Lock {
         self.lock(thread, lives, deadline)
     }
 
-    /// Turns a lock with an impossible thread id into an orphaned one.
+    /// Turns a lock with an impossible thread id into an orphaned lock.
     #[cold]
     pub(crate) fn take_from_impossible(&self) {
         // Relaxed: as in `take_from`. If a thread takes the lock meanwhile, the word changes, and the compare-and-swap fails.
@@ -112,7 +112,7 @@ impl Lock {
     /// Returns whether the owner died and no thread has taken the lock since. Threads that sleep on another word call this function. The result is a
     /// hint: [`believes_mark`](Claim::believes_mark) says when the kernel's mark proves a death.
     pub(crate) fn is_orphaned(&self) -> bool {
-        // Relaxed: a hint. A process that acts on it takes the lock.
+        // Relaxed: a hint. A process that acts on the hint takes the lock.
         self.word.load(Ordering::Relaxed) as u32 & (OWNER_DIED | TID) == OWNER_DIED
     }
 

@@ -1,4 +1,4 @@
-//! The requests of the engines to the namespace of a queue's file. The engines know neither the path of the file nor its names.
+//! The requests of the engines to the namespace of a queue's file. The engines have neither the path nor the names of the file.
 
 use crate::fault::AttachError;
 use rustix::io;
@@ -11,7 +11,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 pub struct FifoName {
     /// The inode number of the queue's file.
     pub inode: u64,
-    /// A random number. Each FIFO of a queue has another one.
+    /// A random number. No two FIFOs of a queue have the same number.
     pub number: u64,
 }
 
@@ -37,7 +37,7 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Registers this process's liveness id, unless it is registered.
     ///
     /// # Errors
-    /// `Unregistered`.
+    /// `Unregistered` if the liveness id can't be registered.
     fn join(&self) -> Result<(), AttachError>;
 
     /// Opens a poll FIFO of the caller's user.
@@ -47,7 +47,7 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// another directory by now; the errors of open(2).
     fn open_fifo(&self, name: FifoName) -> io::Result<OwnedFd>;
 
-    /// Creates a poll FIFO without a name, opens it, takes a shared lock on it, and then gives it its name.
+    /// Creates a poll FIFO without a name, opens the FIFO, takes a shared lock on it, and then gives it the name `name`.
     ///
     /// # Errors
     /// The errors of mkfifo(3) and open(2).
@@ -59,7 +59,7 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// The errors of mkfifo(3) and open(2).
     fn make_private_fifo(&self) -> io::Result<OwnedFd>;
 
-    /// Returns whether a name leads to this FIFO.
+    /// Returns whether the name is still that of this FIFO.
     fn leads_to(&self, name: FifoName, fifo: BorrowedFd<'_>) -> bool;
 
     /// Removes a poll FIFO, if the caller has the permission.

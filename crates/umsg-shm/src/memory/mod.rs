@@ -56,7 +56,7 @@ struct Mapped {
     last_close: Option<LastUse>,
 }
 
-/// The address of a mapping, kept beside the shared mapping so that an access reads one line less.
+/// The address of a mapping. The copy beside the shared mapping saves each access the read of one cache line.
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
@@ -93,7 +93,7 @@ impl Liveness for Memory {
         self.file.is_private()
     }
 
-    /// Returns false. Only the form of the locks would show whether all records are in plain form, and this type does not know the address of the
+    /// Returns false. Only the form of the locks would show whether all records are in plain form, and this type does not have the address of the
     /// locks.
     fn is_plain(&self) -> bool {
         false
@@ -108,7 +108,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Makes a private copy of parts of a file, in memory of `len` bytes. All other bytes of the copy are zero, also the bytes behind the end of the
+    /// Makes a private copy of parts of a file, in memory of `len` bytes. All other bytes of the copy are zero, also the bytes after the end of the
     /// file. Holes stay holes, in the file and in the copy: a read through a mapping would allocate memory for them.
     ///
     /// No other process writes to the copy, so a checked value stays valid.
@@ -183,7 +183,7 @@ impl Memory {
     /// Registers this process's liveness id, before it takes a lock in shared form. Does nothing for a segment without a namespace.
     ///
     /// # Errors
-    /// `Unregistered`.
+    /// `Unregistered` if the liveness id can't be registered.
     pub(crate) fn join(&self) -> Result<(), AttachError> {
         self.host.as_ref().map_or(Ok(()), |host| host.join())
     }
@@ -193,7 +193,7 @@ impl Memory {
         self.host.as_deref()
     }
 
-    /// Sets the host that knows the liveness ids in the records of a copy.
+    /// Sets the host that checks the liveness ids in the records of a copy.
     pub(crate) fn set_host(&mut self, host: Arc<dyn Host>) {
         self.host = Some(host);
     }
@@ -249,7 +249,7 @@ impl Memory {
         Arc::strong_count(&self.map) == 1
     }
 
-    /// Returns whether `len` bytes from `offset` on are zero. Both are multiples of 8.
+    /// Returns whether `len` bytes from `offset` on are zero. `offset` and `len` are multiples of 8.
     pub(crate) fn is_zero(&self, offset: usize, len: usize) -> bool {
         let end = offset + len;
         assert!(offset.is_multiple_of(8) && len.is_multiple_of(8) && end <= self.map.map.len());

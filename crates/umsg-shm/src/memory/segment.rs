@@ -50,14 +50,14 @@ pub trait Regions: Copy + Debug {
 /// forked child.
 ///
 /// # Safety
-/// As for [`std::ptr::copy_nonoverlapping`].
+/// The conditions of [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     /// Copies the first and the last bytes of a run that is as long as a word, or up to twice as long.
     #[inline(always)]
     unsafe fn ends<Word>(from: *const u8, to: *mut u8, len: usize) {
         let last = len - size_of::<Word>();
-        // SAFETY: both words are in the run. Both are read before one is written, which makes no difference.
+        // SAFETY: both words are in the run. The source does not overlap the target, so reading both words before one is written makes no difference.
         unsafe {
             let [begin, end] = [from, from.add(last)].map(|at| at.cast::<Word>().read_unaligned());
             to.cast::<Word>().write_unaligned(begin);
@@ -135,7 +135,7 @@ impl<F: Format> Segment<F> {
     /// Maps a file whose layout the caller has checked.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
-        // Whether there are several processors is found out now, because that may read a file, and a real-time thread that waits for a lock must not
+        // The call finds out now whether there are several processors. This may read a file, and a real-time thread that waits for a lock must not
         // read a file.
         cpu::are_several();
         let len = layout.file_len();
@@ -194,7 +194,7 @@ impl<F: Format> Segment<F> {
         self.base().addr()
     }
 
-    /// Sets the host that knows the liveness ids in a copy's records.
+    /// Sets the host that checks the liveness ids in a copy's records.
     pub fn settle_copy(&mut self, host: Arc<dyn Host>) {
         self.settle_home();
         self.memory.set_host(host);
@@ -216,7 +216,7 @@ impl<F: Format> Segment<F> {
     /// queue, the call also registers this process's liveness id, so that other processes notice its death.
     ///
     /// # Errors
-    /// `Unregistered`.
+    /// `Unregistered` if the liveness id can't be registered.
     pub fn join(&mut self, host: Arc<dyn Host>) -> Result<(), AttachError> {
         self.memory.count_in(host);
         match !self.is_home() || self.fixed().has_shared_lock() {
@@ -301,8 +301,8 @@ impl<F: Format> Segment<F> {
             }
             arena.start + offset
         };
-        // SAFETY: in the cell, the `len` bytes behind the header belong to the cell; in the arena, offset + len was checked against the
-        // length. Both are inside the mapping.
+        // SAFETY: in the cell, the `len` bytes after the header belong to the cell; in the arena, offset + len was checked against the length. Both
+        // are inside the mapping.
         Ok(unsafe { self.base().add(offset) })
     }
 

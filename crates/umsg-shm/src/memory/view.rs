@@ -9,7 +9,7 @@ use rustix::fd::BorrowedFd;
 /// The place of the announcements in a namespace's page, in bytes.
 pub const ANNOUNCEMENTS: usize = 64;
 
-/// A mapping of the first page. It keeps the file's memory as long as it lives.
+/// A mapping of the first page. The mapping keeps the file's memory allocated.
 #[derive(Debug)]
 pub struct View(Mapping);
 
@@ -17,7 +17,7 @@ impl View {
     /// Maps the first page of a file. The file is open for reading and writing, and is at least a page long.
     ///
     /// # Errors
-    /// `System`.
+    /// `System` if the file can't be mapped.
     pub fn map(file: BorrowedFd<'_>) -> Result<View, AttachError> {
         let map = Mapping::of_file(file, PAGE).map_err(|e| AttachError::from_errno("mmap", e))?;
         Ok(View(map))

@@ -1,4 +1,4 @@
-//! The helpers that this process needs while it polls: one that passes the level on to the polled FIFO, and one that keeps the time.
+//! The helpers that this process needs while it polls: one that passes the level on to the polled FIFO, and one for deadlines.
 
 use super::super::helper::{self, Feed, Hears};
 use super::{Doorbell, NONE};
@@ -9,9 +9,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A helper checks whether processes poll without a helper. This is the first pause between two such checks, in nanoseconds.
+/// The first pause between two checks whether processes poll without a helper, in nanoseconds. A helper makes these checks.
 const FIRST_PAUSE: u64 = 100_000_000;
-/// The longest pause between two such checks, in nanoseconds.
+/// The longest pause between two checks whether processes poll without a helper, in nanoseconds.
 const LONGEST_PAUSE: u64 = 60_000_000_000;
 
 impl Doorbell {
@@ -38,7 +38,7 @@ impl Doorbell {
         self.polls_privately().then(|| self.feed(0)).flatten()
     }
 
-    /// Returns the polled FIFO for a helper, if it needs one.
+    /// Returns the polled FIFO for a helper, if the FIFO needs a helper.
     pub(super) fn feed(&self, wanted: u32) -> Option<Feed> {
         let number = self.polled.load(Ordering::Relaxed);
         let name = self.polled_name.load(Ordering::Acquire);
@@ -50,7 +50,7 @@ impl Doorbell {
     /// Shows the level in the polled FIFO for the first time, by `hear`, if the FIFO needs a helper. The caller holds the queue's lock.
     pub(crate) fn feed_first(&self, wanted: u32, hear: impl FnOnce(&Feed) -> u32) {
         if let Some(feed) = self.feed(wanted) {
-            // Relaxed: the thread that starts the helper reads the value, and that is this thread.
+            // Relaxed: only the thread that starts the helper reads the value, and this thread starts the helper.
             self.called.store(hear(&feed), Ordering::Relaxed);
         }
     }
@@ -94,16 +94,16 @@ impl Doorbell {
         self.polled.load(Ordering::Relaxed) != NONE && self.lacks_time()
     }
 
-    /// Returns whether the calling thread may start a helper, which takes memory from malloc. If the calling thread masks a signal that no
-    /// requesting thread masked, then it may run in the handler of that signal. This handler may have interrupted malloc.
+    /// Returns whether the calling thread may start a helper, which takes memory from malloc. If the calling thread masks a signal that a requesting
+    /// thread did not mask, then the calling thread may run in the handler of that signal. This handler may have interrupted malloc.
     pub(crate) fn may_start_helper(&self) -> bool {
         // Relaxed: as in `polled_after`.
         mask::current() & !self.masked.load(Ordering::Relaxed) == 0
     }
 
-    /// Locks the polled FIFO if this process has no helper for deadlines. The lock shows this to other processes. If the FIFO can't be locked,
-    /// this process learns of changes by time only when another process next uses the queue. The caller holds the queue's lock, under which other
-    /// processes check the lock of the FIFO.
+    /// Locks the polled FIFO if this process has no helper for deadlines. The lock tells other processes that the helper is missing. If the FIFO
+    /// can't be locked, this process learns of changes by time only when another process next uses the queue. The caller holds the queue's lock,
+    /// under which other processes check the lock of the FIFO.
     pub(crate) fn note_lack_of_helper(&self) {
         if !self.needs_help() && self.lacks_time() {
             self.lock_polled(Lock::Shared);
@@ -138,7 +138,7 @@ impl Doorbell {
         next
     }
 
-    /// Returns whether no helper of this process keeps the time.
+    /// Returns whether this process has no helper for deadlines.
     #[inline]
     pub(super) fn lacks_time(&self) -> bool {
         // Relaxed: a thread that reads an old value starts a second helper, which replaces the first one.
@@ -154,7 +154,7 @@ impl Doorbell {
         let begun = helper::begin(queue(), None, 0);
         if let Some((ticket, _)) = begun {
             // Acquire, Release: the thread that takes a ticket from this word finds its helper in the table. The earlier ticket belongs to a helper
-            // of the parent process, or to one that another thread started at the same time.
+            // of the parent process, or to a helper that another thread started at the same time.
             let other = self.time_ticket.swap(ticket, Ordering::AcqRel);
             if other != 0 {
                 helper::end(other);

@@ -63,7 +63,7 @@ impl Doorbell {
         self.open_poll_fifo(name, now)
     }
 
-    /// Puts the descriptor back into its word after ringing; closes the descriptor that another thread has put there meanwhile.
+    /// Puts the descriptor back into its word after ringing. Closes the descriptor that another thread has put into the word meanwhile.
     pub(in crate::doorbell) fn put_back(&self, place: u64) {
         let other = self.rung.swap(place, Ordering::AcqRel);
         if other != 0 {
@@ -122,7 +122,7 @@ impl Doorbell {
         is_time
     }
 
-    /// Counts an operation that found no message or no room. Returns true if the previous operation also found none.
+    /// Counts an operation that found no message or no room. Returns true if the previous operation also found no message or no room.
     pub(crate) fn is_in_vain_again(&self) -> bool {
         // Relaxed: the caller holds the queue's lock, and an approximate count suffices.
         let before = self.vain.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use super::{Level, Ringer};
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::spin_hint;
 
-/// The number of looks at a pending ring whose sender is about to ring on another processor.
+/// The number of times that a process checks a pending ring whose sender is about to ring on another processor.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 impl<'a> Ringer<'a> {
@@ -107,13 +107,13 @@ impl<'a> Ringer<'a> {
             return false;
         };
         if let Some(ticket) = deferred.pending() {
-            // The message is gone, and its packet has to go, too.
+            // The message was received, so its packet has to be removed.
             if to == 0 && fifo.remove(loudly) {
                 deferred.note_seen(ticket);
                 return true;
             }
             if Self::wait_for_sender((deferred, ticket)) || !deferred.note_late(ticket) {
-                // The packet has come meanwhile.
+                // The sender has written the packet meanwhile.
                 return false;
             }
         } else if !deferred.is_late() {
