@@ -1,5 +1,5 @@
-//! The FIFO of a polled queue in a model: a number of packets. The kernel changes a FIFO under a lock, so each change is one step here, and orders
-//! the earlier writes of its thread before it.
+//! The FIFO of a polled queue in a model: a number of packets. The kernel changes a FIFO under a lock, so each change is one step of the model. The
+//! earlier writes of the thread are ordered before the step.
 
 use super::thread;
 use crate::doorbell::{FULL, Lookup, MESSAGES, ROOM};

@@ -21,7 +21,7 @@ pub enum Named {
     Half(*const AtomicU64),
 }
 
-/// A value that no word has: the thread id in it is impossible, and no count becomes so large.
+/// A value that no word has: the thread id in it is impossible, and no count reaches this value.
 const NO_WORD: u32 = u32::MAX;
 
 impl Futex for AtomicU32 {
@@ -164,7 +164,7 @@ pub fn wake(word: &impl Futex, count: i32) {
 
 /// Wakes sleepers as the kernel does: the calling thread can't die in this step.
 pub(super) fn wake_unless_dead(word: Named, count: i32) {
-    // The list depends on changes of the word by other threads. This read tells loom so.
+    // This read tells loom that the list depends on changes of the word by other threads.
     word.read();
     let address = word.address();
     for _ in 0..count {

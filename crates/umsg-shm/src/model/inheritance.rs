@@ -1,5 +1,5 @@
-//! Futexes with priority inheritance, as the kernel of a model has them. No thread of a model has a priority: the model only decides which
-//! thread owns such a futex, and which one is woken.
+//! Futexes with priority inheritance, as the kernel of a model has them. No thread of a model has a priority: the model only decides which thread
+//! owns such a futex, and which thread is woken.
 
 use super::futex::{Named, lie_down, overslept};
 use super::thread;

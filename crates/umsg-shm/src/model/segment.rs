@@ -32,7 +32,7 @@ pub struct Segment {
     links: Vec<Guarded32>,
 }
 
-// The models of the lock explore its shared form.
+// The queue's processes belong to its home namespaces. Only the models of the lock explore the shared form.
 all_live!(Segment, home: true);
 
 impl std::fmt::Debug for Segment {

@@ -216,7 +216,7 @@ pub fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
 }
 
-/// Returns the PID namespace of the calling thread, which is the same for all threads. [`is_stray`] says whether a thread is in another one.
+/// Returns the PID namespace of the calling thread, which is the same for all threads. [`is_stray`] says whether a thread is in another namespace.
 pub fn here() -> u64 {
     0
 }
@@ -280,7 +280,7 @@ pub fn birth(pid: u32) -> u64 {
     u64::from(pid)
 }
 
-/// Returns the rank of a thread. All ordinary threads of a model have one rank, and all real-time threads another.
+/// Returns the rank of a thread. All ordinary threads of a model have one rank, and all real-time threads have another rank.
 pub fn rank(tid: u32) -> u32 {
     match world::with(|world| world.real_time.contains(&tid)) {
         true => 1,

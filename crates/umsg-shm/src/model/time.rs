@@ -1,6 +1,6 @@
 //! Time: each thread has its own clock, which moves only when a sleep of the thread times out.
 //!
-//! This covers all effects of real time. A time-out that competes with other threads is modelled as an immediate time-out: loom lets the other
+//! These clocks cover all effects of real time. A time-out that competes with other threads is modelled as an immediate time-out: loom lets the other
 //! threads do any part of their work before the thread continues. A thread whose clock is ahead of the others finds that its peers seem to be
 //! stopped.
 

@@ -205,7 +205,7 @@ fn a_sleeper_that_the_kernel_marked_dead_is_passed_over_at_once() {
         world::doom(1, Death::At(Point::WAIT_NAMED), 1);
         let victim = thread::live(1, |me| queue.receive(me, Deadline::Never));
         assert!(victim.is_none());
-        // No slice has to pass: the message is not offered to the dead.
+        // The receiver need not wait for a slice, because the message is not offered to a dead thread.
         let receiver = queue.spawn(2, |queue, me| queue.receive(me, Deadline::Never));
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         assert_eq!(alive(receiver), Ok((1, 0)));

@@ -155,7 +155,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         let queue = Queue::new(2, 3);
         queue.direct(|queue, me| {
             let room = queue.reserve(me, 1, Deadline::Passed).unwrap();
-            // The message is due at once, because its time is in the past.
+            // The message is sent at once, because its delivery time has passed.
             assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
         });
         let receiver = queue.spawn(1, |queue, me| {
@@ -181,8 +181,7 @@ fn messages_for_one_time_come_in_the_order_of_their_sends() {
             queue.direct(|queue, me| {
                 let reserve = |number| queue.reserve(me, number, Deadline::Passed).unwrap();
                 let [second, first] = [2, 1].map(reserve);
-                // Both messages have the same time, in the past. They are committed in the opposite order of their
-                // reservations.
+                // Both messages have the same delivery time, which has passed. They are committed in the opposite order of their reservations.
                 for room in [first, second] {
                     assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
                 }

@@ -1,4 +1,4 @@
-//! Adding slots while both sides work: the ring is doubled meanwhile.
+//! Adding slots while senders and receivers work: the ring is doubled meanwhile.
 //!
 //! | a defect | its effect here |
 //! |---|---|

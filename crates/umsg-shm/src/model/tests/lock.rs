@@ -65,7 +65,7 @@ impl Guarded {
     }
 }
 
-/// Three threads take the lock; those of `urgent` have a real-time policy.
+/// Three threads take the lock; the threads in `urgent` have a real-time policy.
 fn three_owners(name: &str, urgent: &'static [u32]) {
     explore(name, 3, Slices::Endless, || {
         let guarded = Arc::new(Guarded::default());

@@ -24,7 +24,7 @@ impl Segment {
         segment
     }
 
-    /// Removes the queue and, if no other process has it open, makes the next one. Returns whether the queue was removed, and whether the next
+    /// Removes the queue and, if no other process has it open, makes the next queue. Returns whether the queue was removed, and whether the next
     /// queue exists.
     fn recycle(&self, next: u64) -> (bool, bool) {
         if !self.presence.remove() {

@@ -18,7 +18,7 @@ pub(super) enum Act<Message, Want> {
 }
 use Act::{Receive, Send};
 
-/// The fate of the message that the victim was sending, or of one that it was receiving.
+/// The fate of the message that the victim was sending or receiving.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The message is in the queue.

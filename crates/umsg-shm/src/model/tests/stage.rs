@@ -108,7 +108,7 @@ impl Queue {
         Ok(((u64::from_ne_bytes(buffer), handle.key), handle))
     }
 
-    /// Reserves room, and writes a message there.
+    /// Reserves room, and writes a message into this room.
     pub(super) fn reserve(
         &self,
         me: &Thread,

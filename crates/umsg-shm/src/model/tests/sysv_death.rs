@@ -178,7 +178,7 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
             });
             let newcomer = thread::join(newcomer);
             let is_dead = newcomer.is_none();
-            // At this point the message counts as received: the thread dies after it has marked the message as ended.
+            // At this point the message is already received: the thread dies after it has marked the message as ended.
             let taken = (is_dead && point == Point::MSG_ENDED).then_some((1, 5));
             let received = [alive(slow), newcomer.flatten(), taken];
             queue.settle(&received, &[(1, 5)]);

@@ -109,7 +109,7 @@ impl Queue {
         Ok(message(taken, buffer))
     }
 
-    /// Sends a message that is due when the clock reads `due` nanoseconds.
+    /// Sends a message with the delivery time `due`, in nanoseconds of the clock.
     pub(super) fn send_later(
         &self,
         me: &Thread,

@@ -49,7 +49,7 @@ fn deliveries(queue: &Queue, me: &Thread) -> Option<u32> {
     Some(check(seen.trace(0).expect("the queue traces messages")))
 }
 
-/// Checks that each delivery follows the end of the one before, and that the last one has ended. Returns the number of deliveries.
+/// Checks that each delivery follows the end of the previous delivery, and that the last delivery has ended. Returns the number of deliveries.
 fn check(trace: &Trace) -> u32 {
     let first = trace.forgotten();
     let mut holder = None;
@@ -59,7 +59,7 @@ fn check(trace: &Trace) -> u32 {
         assert_eq!(is_start, n % 2 == 0, "{trace:?}");
         let is_end = matches!(event.kind, TraceKind::Returned | TraceKind::HolderDied);
         assert!(is_start || is_end, "{trace:?}");
-        // The process that leased the message, or its death, ends the delivery.
+        // A call or the death of the process that leased the message ends the delivery.
         assert!(
             is_start || holder.is_none_or(|pid| pid == event.pid),
             "{trace:?}"
@@ -113,7 +113,7 @@ fn the_next_message_of_a_slot_has_a_history_of_its_own() {
     });
 }
 
-/// Lets a process die at its `nth` passage of the point: the first one is in its lease, the second one in its return.
+/// Lets a process die at its `nth` passage of the point: the first passage is in its lease, the second passage in its return.
 fn dies(point: Point, nth: u32) {
     let name = format!("trace: {point:?}, passage {nth}");
     explore_death(&name, 2, move || {
@@ -124,8 +124,8 @@ fn dies(point: Point, nth: u32) {
         let (victim, other) = (thread::join(victim), alive(other));
         // A lease took effect if the victim passed the point in its return.
         let by_victim = u32::from(victim.unwrap_or(nth == 2));
-        // An event of a step that did not take effect is left out, and then replaced.
-        // The director's lease comes behind the end of the dead process's lease.
+        // Readers skip an event of a step that did not take effect, and the next event replaces it. The director's lease comes after the end of the
+        // dead process's lease.
         queue.direct(|queue, me| {
             let seen = deliveries(queue, me);
             assert!(seen.is_none_or(|seen| seen == by_victim + u32::from(other)));

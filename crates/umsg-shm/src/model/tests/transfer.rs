@@ -147,7 +147,7 @@ impl Pair {
     }
 }
 
-/// Sends a copy of the message, unless one has arrived before. Returns whether one had arrived before.
+/// Sends a copy of the message, unless a copy has arrived before. Returns whether a copy had arrived before.
 fn send(from: &Queue, to: &Queue, me: &Thread, departure: &Departure, origin: Origin) -> bool {
     step();
     let by = Deadline::Never;

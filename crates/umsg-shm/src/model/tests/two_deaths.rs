@@ -153,7 +153,7 @@ fn a_batch_that_the_dead_had_received_leaves_its_slots_though_its_repairer_dies(
             2,
             Deadline::Passed
         )));
-        // The repair frees two slots. At this point of the second pass, one of them is free.
+        // The repair frees two slots. At this point of the second pass, one of these slots is free.
         let nth = 1 + u32::from(second == Point::RECEIVE_RETURNED);
         world::doom(1, Death::At(second), nth);
         let bystander = queue.spawn(2, |queue, me| queue.send(me, (3, 0), LATER));

@@ -22,7 +22,7 @@ const NEXT: u64 = 2;
 /// A node with data next to it, and a slot.
 struct Place {
     segment: Segment,
-    /// The outcome, beside the node. A process that has seen the node's word may read it.
+    /// The outcome, next to the node. A process that has seen the node's word may read the outcome.
     outcome: Guarded64,
     /// The slot's message. It is atomic, because a thread may read it and lose the offer meanwhile.
     message: AtomicU64,

@@ -295,7 +295,7 @@ fn a_message_that_is_sent_after_the_doorbell_is_gone_is_shown_to_the_next_poller
     });
 }
 
-/// The points at which a ringer dies.
+/// The points at which a thread dies while it rings the doorbell.
 const POINTS: [Point; 4] = [
     Point::BELL_BEGUN,
     Point::BELL_RUNG,
@@ -352,13 +352,13 @@ const DEFERRED: [Point; 5] = [
     Point::BELL_DEFERRED_RUNG,
 ];
 
-/// Runs a sender whose ring is deferred, and which may be doomed, beside `other`. Returns whether it died.
+/// Runs a sender whose ring is deferred, and which may be doomed, in parallel with `other`. Returns whether the sender died.
 fn dies_deferring(other: impl FnOnce(&Queue, &Thread)) -> bool {
     let queue = watched(0);
     let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
     queue.direct(other);
     let died = thread::join(sender).is_none();
-    // A call that changes nothing shows the message, if there is one.
+    // A call that changes nothing makes the doorbell show the message, if there is one.
     let counts = queue.direct(|queue, me| queue.engine().settled_counts(me));
     let (shown, left) = (shows(&queue), queue.empty());
     assert_eq!(
