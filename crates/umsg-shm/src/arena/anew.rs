@@ -22,8 +22,8 @@ pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fa
     let (mut block, mut before, mut free_run) = (0, 0, 0);
     while block < end {
         let long = length(store, block)?;
-        // `length` has checked the block against the length of the arena, which it has read again. A hostile process may have overwritten that length
-        // since `end` was read.
+        // `length` checks the block against a second reading of the arena's length. A hostile process may have overwritten that length since `end`
+        // was read.
         if long > end - block {
             return Err(Fault::Damaged);
         }

@@ -4,9 +4,9 @@
 //! process a writable mapping, and a forked child does not inherit the writable mapping of its parent. A sender finds the page through /proc/PID/fd,
 //! if the kernel lets the sender inspect the descriptors of that process.
 //!
-//! The page alone proves nothing, because a process can hold a file that another process has made. So the process attests the file: it gives its
-//! helper thread a name that contains a slash, the file's inode number and the file's birth time. Only a thread of the process itself can give a
-//! thread such a name. At exec(2), fork(2) and clone(2), the kernel gives a thread no new name with a slash.
+//! The page alone proves nothing, because a process can have a descriptor of a file that another process has made. So the process attests the file:
+//! it gives its helper thread a name that contains a slash, the file's inode number and the file's birth time. Only a thread of the process itself
+//! can give a thread such a name. At exec(2), fork(2) and clone(2), the kernel gives a thread no new name with a slash.
 //!
 //! A sender raises the signal through a descriptor of that helper thread (PIDFD_THREAD, Linux 6.9). The thread ends with its process, and
 //! when the process runs another program. Then the kernel refuses the signal (ESRCH). For each signal, the kernel also checks whether the sender

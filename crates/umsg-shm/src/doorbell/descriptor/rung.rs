@@ -12,7 +12,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// If a doorbell could not be opened: the time until the next attempt, in nanoseconds.
+/// The pause after a failed attempt to open a doorbell, in nanoseconds.
 const BLIND: u64 = 100_000_000;
 /// A process checks whether a queue is still polled: at its first operation, at every operation whose number is a multiple of `LOOK`, and after
 /// [`LOOK_TIME`].

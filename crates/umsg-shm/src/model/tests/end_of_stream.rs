@@ -223,7 +223,7 @@ fn counted() -> Queue {
     Queue::of(Engine::new(segment))
 }
 
-/// Begins to count as a producer, sends a message, and ends as a producer. Returns false if the other producers have closed the queue first.
+/// Registers as a producer, sends a message, and ends as a producer. Returns false if the other producers have closed the queue first.
 fn produce(queue: &Queue, me: &Thread, number: u64) -> bool {
     match queue.engine().begin_to_produce(me) {
         Ok(begun) => assert!(begun),
