@@ -18,14 +18,14 @@ use crate::sys::process;
 use crate::sys::thread::Thread;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of processes that may count as producers at the same time.
+/// The number of processes that can be producers at the same time.
 pub const PRODUCERS: usize = if cfg!(loom) { 2 } else { 32 };
 
-/// The record of a process that counts as producer.
+/// The record of a process that is a producer.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct ProducerRecord {
-    /// The process id; 0 for none. It is stored last, because the record takes effect with it.
+    /// The process id; 0 for none. The id is stored last, because the record takes effect with this store.
     pub(crate) pid: Guarded32,
     /// The number of the process's guards.
     pub(crate) guards: Guarded32,
@@ -37,7 +37,7 @@ pub(crate) struct ProducerRecord {
 #[repr(C)]
 #[derive(Default)]
 pub struct Producers {
-    /// 1 if a process has counted as producer since the queue was created or reopened, 0 otherwise.
+    /// 1 if a process has been a producer since the queue was created or reopened, 0 otherwise.
     pub(crate) any: Guarded32,
     reserved: Guarded32,
     pub(crate) records: [ProducerRecord; PRODUCERS],
@@ -67,7 +67,7 @@ impl Producers {
         true
     }
 
-    /// Removes one guard of the calling process. Returns the number of its remaining guards; None if the process had none.
+    /// Removes one guard of the calling process. Returns the number of its remaining guards; None if the process had no guard.
     pub(crate) fn end(
         &self,
         _: ReceiverHeld<'_>,
@@ -100,7 +100,7 @@ impl Producers {
         records.map(read).filter(|(pid, ..)| *pid != 0)
     }
 
-    /// Returns whether a process has counted as producer since the queue was created or reopened.
+    /// Returns whether a process has been a producer since the queue was created or reopened.
     pub(crate) fn had_any(&self, _: ReceiverHeld<'_>) -> bool {
         self.any.get() != 0
     }
@@ -110,7 +110,7 @@ impl Producers {
         self.had_any(receiving) && !self.records.iter().any(|record| is_living(lives, record))
     }
 
-    /// Forgets the dead producers when a closed queue is reopened: from then on, only producers that live now count.
+    /// Forgets the dead producers when a closed queue is reopened: from then on, the queue counts only the producers that are alive now.
     pub(crate) fn forget_dead(&self, receiving: ReceiverHeld<'_>, lives: &dyn Liveness) {
         self.any.set((self.living(receiving, lives) != 0).into());
     }

@@ -12,11 +12,12 @@
 //! | reading, with the process id | the thread that tells | `free` |
 //!
 //! A report that finds no free entry is counted. Without a receiver, an event costs a load and a branch. All these words belong to one process. A
-//! forked child inherits them, and may tell a report of its parent again. An entry that another process writes or reads counts as free: a
-//! thread of the parent had it at the fork, and the child has no such thread.
+//! forked child inherits them, and may deliver a report of its parent again. An entry that a thread of another process has taken is treated as free:
+//! a thread of the parent had the entry at the fork, and the child has no such thread.
 //!
-//! No step takes a lock, so a fork between any two steps leaves the child able to note and to tell. A thread that tells is marked until its receiver
-//! has returned. It notes and tells nothing meanwhile, so a receiver is never called within itself: the events of its own use of queues are dropped.
+//! No step takes a lock, so a forked child can note and deliver reports after a fork between any two steps. A thread that delivers reports is marked
+//! until its receiver has returned. A marked thread notes and delivers nothing, so a receiver is never called within itself: the events of the
+//! receiver's own use of queues are dropped.
 
 #[cfg(not(loom))]
 #[allow(
@@ -107,7 +108,7 @@ const READING: u32 = 3;
 const STATE_BITS: u32 = 2;
 
 struct Entry {
-    /// The state, and while a thread has the entry, the process of the thread.
+    /// The state. While a thread has the entry, the word also contains the id of the thread's process.
     state: AtomicU32,
     what: AtomicU32,
     pid: AtomicU32,
@@ -202,7 +203,7 @@ static PENDING: AtomicBool = AtomicBool::new(false);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static SLOW: AtomicU64 = AtomicU64::new(1_000_000_000);
 
-/// Sets how long a wait lasts that is reported.
+/// Sets the shortest duration of a wait that is reported.
 pub fn set_slow_wait(time: Duration) {
     // Relaxed: the word is a setting, and publishes no other data.
     SLOW.store(
@@ -222,7 +223,7 @@ pub(crate) fn begin_wait() -> Option<u64> {
     (!cfg!(loom) && is_on()).then(clock::monotonic)
 }
 
-/// Notes a wait that began at `began`, if it was long, and tells all reports. The caller holds no lock.
+/// Notes a wait that began at `began`, if it was long, and delivers all reports. The caller holds no lock.
 pub(crate) fn end_wait(what: What, subject: Subject<'_>, began: Option<u64>) {
     let Some(began) = began else { return };
     let lasted = clock::monotonic().saturating_sub(began);
@@ -273,7 +274,7 @@ fn note_for_receiver(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
     PENDING.swap(true, Ordering::Release);
 }
 
-/// Sets whether the calling thread is muted: it notes no events, and leaves those of other threads to these threads.
+/// Sets whether the calling thread is muted. A muted thread notes no events, and does not deliver the reports of other threads.
 #[cfg(not(loom))]
 pub fn mute_thread(is_muted: bool) {
     thread::current().muted.set(is_muted);
@@ -286,7 +287,8 @@ pub(crate) fn is_any() -> bool {
     !cfg!(loom) && PENDING.load(Ordering::Relaxed)
 }
 
-/// Passes the reports on. The caller holds no lock of a queue. In a receiver of this thread, and in a muted thread, the call does nothing.
+/// Delivers the reports to the receiver. The caller holds no lock of a queue. In a receiver of this thread, and in a muted thread, the call does
+/// nothing.
 #[inline]
 pub fn tell() {
     #[cfg(not(loom))]
@@ -295,7 +297,7 @@ pub fn tell() {
     }
 }
 
-/// The mark of a thread that tells. The drop removes the mark, also if a receiver panics.
+/// The mark of a thread that delivers reports. The drop removes the mark, also if a receiver panics.
 #[cfg(not(loom))]
 struct Telling(&'static thread::Thread);
 
@@ -303,7 +305,7 @@ struct Telling(&'static thread::Thread);
 impl Telling {
     /// Marks the thread. Returns `None` if the thread is marked already.
     fn begin(me: &'static thread::Thread) -> Option<Telling> {
-        // A mark that is not wanted would be removed by its drop: none may be made.
+        // The drop of a `Telling` removes the mark. So a `Telling` is made only if the thread was unmarked before.
         (!me.tells.replace(true)).then(|| Telling(me))
     }
 }
@@ -325,7 +327,7 @@ fn tell_all() {
     let Some(_telling) = Telling::begin(me) else {
         return;
     };
-    // Held for each report: an event that is noted after `set_receiver` has returned goes to the new function.
+    // The receiver is held for one report at a time: an event that is noted after `set_receiver` has returned goes to the new function.
     let give = |report: &Report| {
         if let Some(receiver) = receiver::hold() {
             receiver.give(report);

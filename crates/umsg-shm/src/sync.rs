@@ -21,7 +21,7 @@ pub trait Futex {
     #[cfg(not(loom))]
     fn address(&self) -> *mut u32;
 
-    /// Returns the reference by which the model's kernel knows the word.
+    /// Returns the reference by which the model's kernel identifies the word.
     #[cfg(loom)]
     fn named(&self) -> crate::model::futex::Named;
 }
@@ -43,10 +43,10 @@ impl Futex for AtomicU64 {
     }
 }
 
-/// Is a full barrier if it directly follows a locked read-modify-write instruction.
+/// Acts as a full barrier if the call directly follows a locked read-modify-write instruction.
 ///
-/// On x86-64, the locked instruction is itself the barrier, so a compiler fence is enough. On aarch64 an acquire-release instruction is not, so
-/// there is a real fence. Loom models the weaker machine, and has the fence too.
+/// On x86-64, the locked instruction is itself the barrier, so a compiler fence is enough. On aarch64 an acquire-release instruction is not a full
+/// barrier, so the function has a real fence. Loom models the weaker machine, and has the fence, too.
 #[inline(always)]
 pub fn fence_after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -78,8 +78,9 @@ macro_rules! loose {
                 self.0.load(Ordering::Relaxed)
             }
 
-            /// Stores the value with a release. It serves a repair after the death of this thread, not other threads: the stores of a killed thread
-            /// must be a prefix of the stores of its program. The compiler does not move a release store up. A release costs nothing on x86-64.
+            /// Stores the value with a release. The release serves a repair after the death of this thread, not other threads: the stores of a killed
+            /// thread must be a prefix of the stores of its program. The compiler does not move a release store up. A release costs nothing on
+            /// x86-64.
             #[inline(always)]
             pub fn set(&self, value: $value) {
                 self.0.store(value, Ordering::Release);

@@ -46,7 +46,7 @@ pub(super) struct World {
     pub(super) living: usize,
     /// The sleeping threads. The thread that has slept longest comes first.
     pub(super) sleepers: Vec<Sleeper>,
-    /// The threads whose slice has ended their sleep, and that have not noticed this yet.
+    /// The threads whose slice has ended their sleep, and that have not noticed the end of the sleep yet.
     pub(super) overslept: Vec<u32>,
     /// The threads whose next sleep a signal ends.
     pub(super) interrupted: Vec<u32>,
@@ -57,7 +57,7 @@ pub(super) struct World {
     pub(super) inherited: Vec<usize>,
     /// The word of the turnstile: see [`super::crash`].
     pub(super) turnstile: Option<Arc<AtomicU32>>,
-    /// A word that each death changes. It orders the writes of the dead thread before the end of its life.
+    /// A word that each death changes. The change orders the writes of the dead thread before the end of its life.
     pub(super) ends: Option<Arc<AtomicU32>>,
     /// The number of signals that senders have raised in other processes, which consent to them.
     pub(super) signals: u32,
@@ -81,7 +81,7 @@ pub fn begin(slices: bool) {
     with(|world| {
         *world = World {
             slices,
-            // The one living thread is the one that runs the model.
+            // The one living thread is the thread that runs the model.
             living: 1,
             turnstile: Some(Arc::new(AtomicU32::new(0))),
             ends: Some(Arc::new(AtomicU32::new(0))),
@@ -147,7 +147,7 @@ impl World {
         self.sleepers.remove(index.expect("a sleeper")).thread
     }
 
-    /// Returns whether a thread that passes a point dies there.
+    /// Returns whether a thread that passes a point dies at this point.
     pub(super) fn strikes(&mut self, tid: u32, death: Death) -> bool {
         let Some(index) = self
             .dooms

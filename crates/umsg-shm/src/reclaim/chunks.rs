@@ -19,7 +19,7 @@ pub struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
     /// The highest index that was requested for writing, plus one. The word lies in the page of the first elements.
     end: AtomicUsize,
     first: MaybeUninit<[T; CHUNK]>,
-    /// The addresses of the chunks. The first one is unused, because the first chunk is part of the array.
+    /// The addresses of the chunks. The first entry is unused, because the first chunk is part of the array.
     roots: [AtomicPtr<T>; ROOTS],
 }
 
@@ -39,7 +39,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         }
     }
 
-    /// Returns an element; None if its chunk is not mapped. The first chunk is always there.
+    /// Returns an element; None if its chunk is not mapped. The first chunk always exists.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&T> {
         // SAFETY: zeroes are a valid value of the elements (`Zeroed`), and each change was made through a reference to an element.
@@ -93,13 +93,13 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
             Ordering::Relaxed,
         );
         if raced.is_err() {
-            // SAFETY: no other thread knows the mapping that was just made.
+            // SAFETY: no other thread has the address of the mapping that was just made.
             unsafe { rustix::mm::munmap(fresh, bytes).ok() };
         }
         Some(())
     }
 
-    /// Returns the elements from `first` to `last`, both included, with their indices. Skips the elements behind the highest one that was ever
+    /// Returns the elements from `first` to `last`, both included, with their indices. Skips the elements after the highest element that was ever
     /// requested for writing. Skips the chunks of which no element was requested.
     pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = (usize, &T)> {
         let end = self.end.load(Ordering::Relaxed).min(last.saturating_add(1));

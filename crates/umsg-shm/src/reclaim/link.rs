@@ -53,7 +53,7 @@ impl<T: Send + Sync> Word<T> {
         self.slot().release();
     }
 
-    /// Returns the thing in the slot. It stays in use by the count that this word has.
+    /// Returns the object in the slot. The count of this word keeps the object in use.
     pub fn hold(self) -> Held<T> {
         Held {
             word: self,
@@ -61,20 +61,20 @@ impl<T: Send + Sync> Word<T> {
         }
     }
 
-    /// Returns whether no other count and no hazard pointer uses the slot. If so, no call uses the thing. The caller has made sure that no link leads
-    /// to the slot.
+    /// Returns whether no other count and no hazard pointer uses the slot. If so, no call uses the object. The caller has made sure that no link
+    /// leads to the slot.
     #[must_use]
     pub fn is_sole_user(&self) -> bool {
         self.slot().is_sole_user()
     }
 
-    /// Releases the count that this word has, unless it is the last one. If it is the last one, returns the word, which keeps the count.
+    /// Releases the count that this word has, unless it is the last count. If it is the last count, returns the word, which keeps the count.
     pub fn release_unless_last(self) -> Option<Word<T>> {
         (!self.slot().release_unless_last()).then_some(self)
     }
 }
 
-/// A word that threads share. While it leads to a slot, it has one count of that slot.
+/// A word that threads share. While the word leads to a slot, it has one count of that slot.
 pub struct Link<T: 'static>(AtomicUsize, PhantomData<&'static Slot<T>>);
 
 // SAFETY: zero is a valid number (an empty link), threads may share the number and the slots, and a link needs no drop.
@@ -93,7 +93,7 @@ impl<T: Send + Sync> Link<T> {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the thing to which the link leads, and keeps it in use.
+    /// Returns the object to which the link leads, and keeps it in use.
     #[inline(always)]
     pub fn hold(&'static self) -> Option<Held<T>> {
         // Acquire: pairs with the release in `put`, so the slot is filled.
@@ -111,7 +111,7 @@ impl<T: Send + Sync> Link<T> {
         self.hold_counted()
     }
 
-    /// Returns the thing as [`hold`](Link::hold) does, after the link has changed since this thread noted the slot.
+    /// Returns the object as [`hold`](Link::hold) does, after the link has changed since this thread noted the slot.
     #[cold]
     fn hold_again(&'static self, word: Word<T>, record: &Record) -> Option<Held<T>> {
         record.clear();
@@ -120,7 +120,7 @@ impl<T: Send + Sync> Link<T> {
         self.hold_counted()
     }
 
-    /// Returns the thing as [`hold`](Link::hold) does, for a long use. The use is counted, so the thread's hazard pointer stays free for short uses.
+    /// Returns the object as [`hold`](Link::hold) does, for a long use. The use is counted, so the thread's hazard pointer stays free for short uses.
     #[cold]
     pub fn hold_counted(&'static self) -> Option<Held<T>> {
         loop {
@@ -130,7 +130,7 @@ impl<T: Send + Sync> Link<T> {
                 continue;
             }
             let held = Held { word, note: None };
-            // By the time the use was counted, the slot may have held another thing.
+            // By the time the use was counted, the slot may have held another object.
             if self.0.load(Ordering::Acquire) == word.bits() {
                 return Some(held);
             }
@@ -139,7 +139,7 @@ impl<T: Send + Sync> Link<T> {
 
     /// Sets the link to a word, and takes over the word's count. Releases the count of the link's previous value.
     pub fn put(&self, word: Word<T>) {
-        // AcqRel: the slot is filled before a reader finds it here; see `hold`.
+        // AcqRel: the slot is filled before a reader finds it through the link; see `hold`.
         let before = self.0.swap(word.bits(), Ordering::AcqRel);
         Word::<T>::from_bits(before)
             .into_iter()
@@ -178,11 +178,11 @@ impl<T: Send + Sync> Link<T> {
     }
 }
 
-/// A thing that a call is using. The thing stays until this value is dropped, even if another thread empties the link meanwhile. The type has the
+/// An object that a call is using. The object stays until this value is dropped, even if another thread empties the link meanwhile. The type has the
 /// size of two machine words, so it is passed in registers.
 pub struct Held<T: Send + Sync + 'static> {
     word: Word<T>,
-    /// The hazard pointer that keeps the thing; `None` if the use is counted.
+    /// The hazard pointer that keeps the object; `None` if the use is counted.
     note: Option<&'static Record>,
 }
 
@@ -207,7 +207,7 @@ impl<T: Send + Sync> Held<T> {
         self.word.bits() & FLAGS
     }
 
-    /// Ends a counted use. Returns the word with its count; `None` if a hazard pointer keeps the thing.
+    /// Ends a counted use. Returns the word with its count; `None` if a hazard pointer keeps the object.
     pub fn into_word(self) -> Option<Word<T>> {
         let word = self.word;
         self.note.is_none().then(|| {
@@ -216,12 +216,12 @@ impl<T: Send + Sync> Held<T> {
         })
     }
 
-    /// Adds a count of the slot, and returns a word with it, for another link.
+    /// Adds a count of the slot, and returns a word with this count, for another link.
     pub fn another(&self) -> Option<Word<T>> {
         self.word.slot().count().then_some(self.word)
     }
 
-    /// Returns whether a hazard pointer, not a count, keeps the thing.
+    /// Returns whether a hazard pointer, not a count, keeps the object.
     pub fn is_noted(&self) -> bool {
         self.note.is_some()
     }

@@ -25,13 +25,13 @@ mod words;
     any(not(target_env = "musl"), target_feature = "crt-static"),
 )))]
 mod words {
-    /// Returns 0, because there are no such words here.
+    /// Returns 0, because this build has no such words.
     #[inline(always)]
     pub fn get<const WORD: usize>() -> usize {
         0
     }
 
-    /// Does nothing, because there are no such words here.
+    /// Does nothing, because this build has no such words.
     pub fn set<const WORD: usize>(_: usize) {}
 }
 

@@ -1,4 +1,4 @@
-//! Objects ("things") that threads use without a lock, and that are dropped when no thread uses them any more. So a queue stays mapped
+//! Objects that threads use without a lock, and that are dropped when no thread uses them any more (`thing` in the code). So a queue stays mapped
 //! during a call, even if another thread closes or removes the queue meanwhile.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //!   [ .. | address of a slot | .. ] -> [ users, thing ] <------------ [ the slot that the thread's call is using ]
 //! ```
 //!
-//! A [`Link`] counts as a user of its slot. A call that finds a slot through a link sets a hazard pointer instead of counting ([`notes`]). A
-//! thread that empties the link releases the link's count. The last release retires the slot. The thing in it is dropped when no hazard
+//! Each [`Link`] is counted as a user of its slot. A call that finds a slot through a link sets a hazard pointer instead of counting ([`notes`]). A
+//! thread that empties the link releases the link's count. The last release retires the slot. The object in the slot is dropped when no hazard
 //! pointer names the slot.
 //!
 //! No function takes a lock or allocates from the program's heap. So signal handlers may call all of them, and a forked child finds no incomplete

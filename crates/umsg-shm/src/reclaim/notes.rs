@@ -1,7 +1,7 @@
-//! Hazard pointers: each thread names the slot that it uses, so that no other thread drops the thing in the slot.
+//! Hazard pointers: each thread names the slot that it uses, so that no other thread drops the object in the slot.
 //!
-//! Only the rare step, the drop of a thing, is expensive. A thread that uses a slot notes it in its own record with a plain store, and then checks
-//! again that the link leads to the slot. A thread that wants to drop the thing first empties the link. Then it makes every thread of the process
+//! Only the rare step, the drop of an object, is expensive. A thread that uses a slot notes it in its own record with a plain store, and then checks
+//! again that the link leads to the slot. A thread that wants to drop the object first empties the link. Then it makes every thread of the process
 //! pass a full barrier (membarrier(2)), and reads the records:
 //!
 //! | caller | dropper |
@@ -13,8 +13,8 @@
 //! In either order of the barriers, one thread sees the other's step: the caller sees the empty link, or the dropper sees the note. A counted
 //! reference has the same effect, at the price of two locked instructions on a shared line.
 //!
-//! A call counts its use if it can't have the record. There are three cases: it runs in a signal handler that interrupted another call, all records
-//! are taken, or the kernel refuses membarrier.
+//! A call counts its use if it can't have the record. There are three cases: the call runs in a signal handler that interrupted another call, all
+//! records are taken, or the kernel refuses membarrier.
 //!
 //! A record belongs to a thread pointer, the address of a thread's local storage. If a new thread gets the address of a dead thread, it also gets
 //! the record of that thread. So records are never released. A thread remembers its record in a word of its own ([`local`]). If a thread leaves a
@@ -46,12 +46,12 @@ static ALL: [Record; RECORDS] = [const { Record::unused() }; RECORDS];
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static FIRST: Record = Record::unused();
 
-/// A bit for each of the other records, set if a thread has or had the record. A thread that drops a thing, and a forked child, read only the records
-/// with a bit, not all 64 KiB.
+/// A bit for each of the other records, set if a thread has or had the record. A thread that drops an object, and a forked child, read only the
+/// records with a bit, not all 64 KiB.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
-/// Says whether membarrier works in this process. No thread notes a slot before this is known. The word lies in initialised memory: the drop-in
+/// Says whether membarrier works in this process. No thread notes a slot before the answer is known. The word lies in initialised memory: the drop-in
 /// writes it at the start of each process, and the dynamic linker writes these pages anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
@@ -86,7 +86,7 @@ impl Record {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Notes the caller record of a blocked call. Returns the previous one.
+    /// Notes the caller record of a blocked call. Returns the record that was noted before.
     pub fn note_blocked(&self, caller: usize) -> usize {
         // SeqCst: this store comes before the thread reads the count of cancellations; see `cancellation`.
         self.blocked.swap(caller, Ordering::SeqCst)
@@ -101,7 +101,7 @@ impl Record {
     /// Removes the note at the end of the call.
     #[inline(always)]
     pub(super) fn clear(&self) {
-        // Release: the call's accesses to the thing come before its drop (Acquire in `is_noted`).
+        // Release: the call's accesses to the object come before its drop (Acquire in `is_noted`).
         self.holds.store(0, Ordering::Release);
     }
 }
@@ -136,8 +136,8 @@ pub(super) fn my_idle_record() -> Option<&'static Record> {
     (record.holds.load(Ordering::Relaxed) == 0).then_some(record)
 }
 
-/// Finds the record of the calling thread. Stores its address for the next calls if droppers see the notes in it. From then on droppers always see
-/// them, also in a forked child.
+/// Finds the record of the calling thread. If droppers see the notes in this record, stores the address of the record for the next calls. From then
+/// on droppers always see these notes, also in a forked child.
 #[cold]
 fn my_first_record() -> Option<&'static Record> {
     let record = my_record()?;
@@ -163,7 +163,7 @@ fn find_or_claim(thread: usize, home: usize) -> Option<&'static Record> {
 }
 
 fn claim(place: usize, thread: usize) -> bool {
-    // The bit is set before the first note: a dropper whose membarrier comes behind the note also finds the bit.
+    // The bit is set before the first note: a dropper whose membarrier comes after the note also finds the bit.
     USED[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
     ALL[place].claim(thread)
 }
@@ -205,7 +205,7 @@ fn thread_pointer() -> usize {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        // This processor has no thread pointer here, so a thread has no record, and every use is counted.
+        // The code for this processor does not read the thread pointer, so a thread has no record, and every use is counted.
         pointer = 0;
     }
     pointer
@@ -313,7 +313,7 @@ mod tests {
             let missing: Vec<_> = (0..THREADS)
                 .filter(|&thread| !is_noted(slot(thread)))
                 .collect();
-            // The test waits before the assertion, because the other threads wait for this one.
+            // The test waits before the assertion, because the other threads wait for the calling thread.
             seen.wait();
             assert_eq!(missing, [0; 0]);
         });

@@ -18,7 +18,7 @@ impl<T: Send + Sync> Published<T> {
         Published(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Returns the value. If there is none, `find` computes it. If several threads compute a value at once, the first result counts.
+    /// Returns the value. If there is no value, `find` computes it. If several threads compute a value at once, the first result is kept.
     ///
     /// # Errors
     /// The errors of `find`. After an error, the next call tries again.
@@ -52,7 +52,8 @@ impl<T: Send + Sync> Published<T> {
         ) {
             Ok(_) => fresh,
             Err(first) => {
-                // SAFETY: another thread has stored its value first, so no other thread knows this value, which comes from Box::into_raw.
+                // SAFETY: another thread has stored its value first, so no other thread has the pointer to this value, which comes from
+                // Box::into_raw.
                 drop(unsafe { Box::from_raw(fresh) });
                 first
             }

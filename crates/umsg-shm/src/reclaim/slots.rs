@@ -1,4 +1,4 @@
-//! Slots for things, with a count of their users. The slots themselves are never unmapped.
+//! Slots for objects, with a count of their users. The slots themselves are never unmapped.
 //!
 //! | state | count | leaves it |
 //! |---|---|---|
@@ -36,8 +36,8 @@ unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 // SAFETY: zero is a valid value of numbers, of a pointer and of an uninitialised cell. Threads share a slot as stated above. A slot needs no drop.
 unsafe impl<T: Send + Sync> Zeroed for Slot<T> {}
 
-/// All slots for one type of thing. The words that each process writes come first, beside the words of the first chunk, so that all these words share
-/// a page.
+/// All slots for objects of one type. The words that each process writes come first, beside the words of the first chunk, so that all these words
+/// share a page.
 #[repr(C)]
 pub struct Slots<T: 'static> {
     /// The number of slots that were ever used.
@@ -48,7 +48,7 @@ pub struct Slots<T: 'static> {
 }
 
 impl<T: Send + Sync> Slot<T> {
-    /// Returns the thing in the slot.
+    /// Returns the object in the slot.
     ///
     /// # Safety
     /// The caller keeps the slot in use: it has one of the slot's counts, or a valid hazard pointer.
@@ -58,7 +58,7 @@ impl<T: Send + Sync> Slot<T> {
         unsafe { (*self.thing.get()).assume_init_ref() }
     }
 
-    /// Counts one more user of the slot. Returns false if it has no user: it can then be reused.
+    /// Counts one more user of the slot. Returns false if the slot has no user: a thread can then reuse the slot.
     pub fn count(&self) -> bool {
         // Acquire: pairs with the release in `fill`, so the slot is filled.
         let counted = self
@@ -69,7 +69,7 @@ impl<T: Send + Sync> Slot<T> {
         counted.is_ok()
     }
 
-    /// Releases a count of the slot. After the release of the last count, the thing is dropped: at once, or when no hazard pointer names the slot.
+    /// Releases a count of the slot. After the release of the last count, the object is dropped: at once, or when no hazard pointer names the slot.
     pub fn release(&'static self) {
         // Release: this user's accesses come before the drop. Acquire: the accesses of all other users come before the drop, too.
         if self.users.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -81,7 +81,7 @@ impl<T: Send + Sync> Slot<T> {
         }
     }
 
-    /// Releases a count of the slot, unless it is the last one. Returns whether the count was released.
+    /// Releases a count of the slot, unless it is the last count. Returns whether the count was released.
     pub(super) fn release_unless_last(&self) -> bool {
         // AcqRel: as in `release`. Relaxed on failure: the last user keeps its count, and its later release comes before the drop.
         self.users
@@ -106,8 +106,8 @@ impl<T: Send + Sync> Slot<T> {
         unsafe { self.owner.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Drops the thing if the slot was retired during the call. The caller has removed its hazard pointer, and perhaps no other thread will check the
-    /// slot.
+    /// Drops the object if the slot was retired during the call. The caller has removed its hazard pointer, and perhaps no other thread will check
+    /// the slot.
     #[inline(always)]
     pub(super) fn drop_if_retired(&self) {
         // Relaxed: the dropper's membarrier orders this load. If the barrier came before the removal of the hazard pointer, this load sees
@@ -143,7 +143,7 @@ impl<T: Send + Sync> Slots<T> {
         }
     }
 
-    /// Puts a thing into a slot. The caller gets the first count of the slot. Returns `None` if there is no room.
+    /// Puts an object into a slot. The caller gets the first count of the slot. Returns `None` if there is no room.
     pub fn fill(&'static self, thing: T) -> Option<&'static Slot<T>> {
         notes::start();
         let slot = self.free.pop(&self.slots).or_else(|| self.unused_slot())?;
@@ -164,7 +164,7 @@ impl<T: Send + Sync> Slots<T> {
         Some(slot)
     }
 
-    /// Drops the things in retired slots that no hazard pointer names. The call is cheap if there are no such slots, so callers make it after each
+    /// Drops the objects in retired slots that no hazard pointer names. The call is cheap if there are no such slots, so callers make it after each
     /// call that has blocked.
     pub fn reap(&'static self) {
         while self.reap_once() {}
@@ -227,7 +227,7 @@ impl List {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
-            // Release: the slot's link was stored before, and for the free list the thing was dropped before.
+            // Release: the slot's link was stored before, and for the free list the object was dropped before.
             match self.head.compare_exchange_weak(
                 head,
                 List::successor(head, link),
@@ -242,7 +242,7 @@ impl List {
 
     fn pop<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
         // Acquire: pairs with the release in `push`. This is a read-modify-write that writes the value that it read. The caller is about to write to
-        // the page, and a load before that would cost one more page fault.
+        // the page, and a load before that write would cost one more page fault.
         let mut head = self
             .head
             .compare_exchange(0, 0, Ordering::Acquire, Ordering::Acquire)

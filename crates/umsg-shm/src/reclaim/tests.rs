@@ -1,7 +1,7 @@
 use super::{Held, Link, Slots, Word, notes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Returns how often a test replaces one thing by another. For each replacement, the thread waits for the other cores, which takes long on an
+/// Returns how often a test replaces one object by another. For each replacement, the thread waits for the other cores, which takes long on an
 /// emulated machine.
 fn rounds() -> usize {
     match cfg!(miri) {
@@ -10,7 +10,7 @@ fn rounds() -> usize {
     }
 }
 
-/// A thing that counts how many of its kind exist.
+/// An object that is counted as long as it exists.
 struct Thing(&'static AtomicUsize, AtomicBool);
 
 impl Thing {
@@ -36,8 +36,8 @@ macro_rules! statics {
     };
 }
 
-/// Waits until the things are dropped, because a thread of another test may have noted a slot of the same address for a moment. Returns whether they
-/// were.
+/// Waits until the objects are dropped, because a thread of another test may have noted a slot of the same address for a moment. Returns whether the
+/// objects were dropped.
 fn drops(slots: &'static Slots<Thing>, count: &AtomicUsize) -> bool {
     (0..1000).any(|_| {
         slots.reap();

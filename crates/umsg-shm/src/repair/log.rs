@@ -37,7 +37,7 @@ pub struct Damage {
     pub at: AtomicU64,
 }
 
-/// The value of [`Damage::found`] after a finding.
+/// The value of [`Damage::found`] after a process has found corruption.
 const NOTED: u32 = 1;
 /// The value of [`Damage::found`] while the queue is being rebuilt.
 const MENDING: u32 = 2;
@@ -111,7 +111,7 @@ impl Damage {
         self.found.store(NOTED, Ordering::Release);
     }
 
-    /// Returns an error if a process died while it rebuilt the queue. The next owner of a lock calls this.
+    /// Returns an error if a process died while it rebuilt the queue. The next owner of a lock calls this function.
     pub fn check_mended(&self) -> Result<(), Fault> {
         // Relaxed: MENDING. The caller has taken the dead process's lock (acquire).
         match self.found.load(Ordering::Relaxed) {

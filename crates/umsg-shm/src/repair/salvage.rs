@@ -12,8 +12,8 @@ use crate::sys::thread::Thread;
 pub trait Salvage {
     /// Takes all locks, even from dead owners, rebuilds the queue from its cells, and serves the waiters.
     ///
-    /// `real` returns the allocated parts of the file. It is called when no other process can allocate more of them. `give_back` frees the memory of
-    /// all slots from a number on. It is called when none of these slots has a message that is kept.
+    /// `real` returns the allocated parts of the file. It is called when no other process can allocate more parts. `give_back` frees the memory of
+    /// all slots from an index on. It is called when none of these slots has a message that is kept.
     ///
     /// # Errors
     /// `Busy` if the owner of a lock does not release it.
@@ -26,7 +26,7 @@ pub trait Salvage {
     ) -> Result<Salvaged, Fault>;
 
     /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads` says that this process
-    /// can see all threads, so that an id for which it finds no thread belongs to no living thread.
+    /// can see all threads: an id without a visible thread then belongs to no living thread.
     ///
     /// # Errors
     /// `Busy` if the owner of a lock does not release it; `Damaged`.
@@ -35,7 +35,7 @@ pub trait Salvage {
     /// Returns the locks of the queue, in the order of a diagnosis.
     fn locks(&self) -> Vec<&Lock>;
 
-    /// Returns the engine's knowledge about the processes that use the queue.
+    /// Returns the answers to questions about the processes that use the queue.
     fn lives(&self) -> &dyn Liveness;
 
     /// Returns the record of corruption and of a rebuild. A process can remove the record of corruption without a lock: the removal has no effect

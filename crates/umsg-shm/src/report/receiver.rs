@@ -1,9 +1,9 @@
 //! The function that gets reports: one word of the process leads to it.
 //!
-//! With one exception, no function here takes a lock or allocates from the program's heap. The exception is the first call in a process that fills a
-//! slot ([`Slots::fill`]): it registers a fork handler with pthread_atfork(3), where libc takes a lock and may allocate. After such a call outside of
-//! a signal handler, signal handlers may call all functions here, and a forked child finds no lock that a thread of its parent held. A replaced
-//! function stays in memory until the last thread that calls it has returned ([`crate::reclaim`]).
+//! With one exception, no function of this module takes a lock or allocates from the program's heap. The exception is the first call in a process
+//! that fills a slot ([`Slots::fill`]): it registers a fork handler with pthread_atfork(3), where libc takes a lock and may allocate. After such a
+//! call outside of a signal handler, signal handlers may call all functions of this module, and a forked child finds no lock that a thread of its
+//! parent held. A replaced function stays in memory until the last thread that calls it has returned ([`crate::reclaim`]).
 
 use super::Report;
 use crate::reclaim::{Held, Link, Slots, Word};
@@ -14,8 +14,8 @@ const WORDS: usize = 3;
 
 /// A function that gets reports, with the few words that it captures. It needs no drop, because its last user may be a signal handler.
 ///
-/// It runs in the thread of a call on a queue, which holds no lock then; perhaps in a signal handler that calls the library. It is not called within
-/// itself: see [`super::tell`].
+/// The function runs in the thread of a call on a queue, while the thread holds no lock. The thread may be in a signal handler that calls the
+/// library. The function is not called within itself: see [`super::tell`].
 #[derive(Clone, Copy)]
 pub struct Receiver {
     call: unsafe fn(&Captured, &Report),
@@ -67,7 +67,8 @@ static PRESENT: Link<Receiver> = Link::nowhere();
 pub fn set_receiver(receiver: Option<Receiver>) {
     match receiver.and_then(|receiver| ALL.fill(receiver)) {
         Some(slot) => PRESENT.put(Word::new(slot, 0)),
-        // Also without memory for the new function: the program may be about to release what the earlier one uses.
+        // The earlier function is also removed if there is no memory for the new function: the program may be about to release the data of the
+        // earlier function.
         None => PRESENT.take().into_iter().for_each(Word::release),
     }
 }
@@ -91,8 +92,7 @@ pub fn is_on() -> bool {
     PRESENT.leads()
 }
 
-/// Returns the function, and keeps it in memory. A count keeps it there, and not the thread's hazard pointer: the queues that the function may
-/// use need that one.
+/// Returns the function, and keeps it in memory by a count. The thread's hazard pointer stays free for the queues that the function may use.
 pub(super) fn hold() -> Option<Held<Receiver>> {
     PRESENT.hold_counted()
 }

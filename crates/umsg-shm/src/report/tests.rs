@@ -14,7 +14,7 @@ fn take_seen() -> Vec<(What, u32, Vec<u8>)> {
     std::mem::take(&mut *SEEN.lock().unwrap())
 }
 
-/// One test at a time: the receiver and the table belong to the process.
+/// Lets one test run at a time, because the receiver and the table belong to the process.
 fn alone() -> impl Drop {
     static ALONE: Mutex<()> = Mutex::new(());
     struct Quiet(#[allow(dead_code, reason = "held")] std::sync::MutexGuard<'static, ()>);
@@ -120,7 +120,7 @@ fn the_receiver_changes_while_threads_tell() {
     static WRONG: AtomicU64 = AtomicU64::new(0);
     let _alone = alone();
     let receiver = |n: usize| {
-        // The words belong together: a thread that found the words of two receivers would see it.
+        // The words belong together: a thread that found the words of two receivers would notice the mixture.
         let words = [n, !n, n];
         Receiver::new(move |_| {
             let is_right = words[1] == !words[0] && words[2] == words[0];
@@ -159,7 +159,7 @@ fn a_muted_thread_makes_no_events_and_leaves_those_of_others_to_them() {
         });
         muted.join().unwrap();
     };
-    // Another thread tells the events that the muted one has noted.
+    // A muted thread notes no event, so another thread finds no report.
     in_muted_thread(|| note(What::Expired, Subject::Named(b"/own"), 0, 0));
     tell();
     assert!(take_seen().is_empty(), "an event of the muted thread");

@@ -82,7 +82,7 @@ fn read(clock: rustix::time::ClockId) -> u64 {
         false => clock,
     };
     let now = rustix::time::clock_gettime(clock);
-    // The kernel's clocks end in 2262, before this overflows.
+    // The kernel's clocks end in 2262, before the sum overflows.
     (now.tv_sec as u64)
         .wrapping_mul(SECOND)
         .wrapping_add(now.tv_nsec as u64)

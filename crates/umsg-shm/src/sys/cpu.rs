@@ -1,21 +1,21 @@
-//! Reports whether there are several processors, and the number of the current one.
+//! Reports whether there are several processors, and the number of the current processor.
 
-/// Returns whether the machine has several online processors. Each process finds this out once. The affinity of the calling thread does not matter: a
-/// thread that is bound to one processor may wait for a thread on another one.
+/// Returns whether the machine has several online processors. Each process finds out the answer once. The affinity of the calling thread does not
+/// matter: a thread that is bound to one processor may wait for a thread on another processor.
 #[cfg(not(loom))]
 pub(crate) fn are_several() -> bool {
     use std::sync::atomic::{AtomicU8, Ordering};
     const UNKNOWN: u8 = 0;
     const ONE: u8 = 1;
     const SEVERAL: u8 = 2;
-    // This is no OnceLock, because a signal handler may interrupt the initialisation of a OnceLock, and a fork may copy it half-way.
+    // `KNOWN` is not a OnceLock: a signal handler may interrupt the initialisation of a OnceLock, and a fork may copy a half-initialised OnceLock.
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     // Relaxed: every thread finds the same answer.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
-            // Usually the process may use several processors, and one system call shows it. A thread that is bound to one processor mostly learns of
-            // another processor from its own processor number, or from the affinity of process 1. If neither shows another processor, it asks libc,
-            // which reads a file of /sys.
+            // Usually the process may use several processors, and one system call shows this. A thread that is bound to one processor mostly learns
+            // of another processor from its own processor number, or from the affinity of process 1. If neither shows another processor, the thread
+            // asks libc, which reads a file of /sys.
             let several_for = |process| {
                 rustix::thread::sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
             };

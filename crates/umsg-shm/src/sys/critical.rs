@@ -41,7 +41,7 @@ impl Depth {
     #[inline(always)]
     pub fn enter(&self) {
         self.depth.set(self.depth.get() + 1);
-        // A handler runs on this thread, so a compiler fence is enough: it keeps the accesses of the critical section behind the store.
+        // A handler runs on this thread, so a compiler fence is enough: it keeps the accesses of the critical section after the store.
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -93,7 +93,7 @@ impl Depth {
                 self.deferred.set(signal);
             } else {
                 // Several signals arrived at once, so the frames of their handlers are stacked. The frame of the current handler lies below the frame
-                // of the first one. Its saved mask is nearer to the thread's own mask.
+                // of the first handler. The mask in the current frame is nearer to the thread's own mask.
                 queue_again(signal, info);
             }
             let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
@@ -124,7 +124,7 @@ pub fn note_that_all_handlers_defer() {
     ALL_DEFER.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether the process has declared this: [`note_that_all_handlers_defer`].
+/// Returns whether the process has declared that all handlers defer: see [`note_that_all_handlers_defer`].
 pub fn do_all_handlers_defer() -> bool {
     // Relaxed: as in `note_that_all_handlers_defer`.
     ALL_DEFER.load(Ordering::Relaxed)

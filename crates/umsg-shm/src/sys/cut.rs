@@ -1,8 +1,8 @@
 //! Files that a peer truncates while they are mapped.
 //!
-//! A process that accesses a page behind the new end of the file gets SIGBUS. A handler that calls [`mend`] lets the thread continue: a page of
-//! zeroes replaces the missing page, and the mapping is marked as truncated. The call then reports a corrupted queue. Every later call on the queue
-//! in this process reports it, too, because the mapping no longer shows the file.
+//! A process that accesses a page after the new end of the file gets SIGBUS. A handler that calls [`mend`] lets the thread continue: a page of zeroes
+//! replaces the missing page, and the mapping is marked as truncated. The call then reports a corrupted queue. Every later call on the queue in this
+//! process also reports a corrupted queue, because the mapping no longer shows the file.
 //!
 //! All functions may run in a signal handler.
 
@@ -25,12 +25,12 @@ pub(crate) struct Range {
 unsafe impl Zeroed for Range {}
 
 const CHUNK: usize = 256;
-/// The number of mappings that can be mended. Beyond it, no file is mapped.
+/// The number of mappings that can be mended. If there are more mappings, the library maps no further file.
 const MOST: usize = 1 << 20;
 
 static RANGES: Chunks<Range, CHUNK, { MOST / CHUNK }> = Chunks::new();
 
-/// A hint for the search for a free entry: all entries below this one are in use, unless one was freed meanwhile.
+/// A hint for the search for a free entry: all entries below this index are in use, unless one was freed meanwhile.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of truncated mappings of this process. The number has its own cache line, apart from words that are written often.
@@ -145,7 +145,7 @@ pub fn is_handled() -> bool {
 pub(crate) fn guard() {
     let guard = GUARD.load(Ordering::Relaxed);
     if !guard.is_null() {
-        // SAFETY: `guard_by` stored it, a function of this type.
+        // SAFETY: `guard_by` stored the pointer, which is that of a function of this type.
         let guard = unsafe { std::mem::transmute::<*mut (), fn()>(guard) };
         guard();
     }

@@ -13,7 +13,7 @@ use std::ptr;
 /// started.
 ///
 /// # If the process dies
-/// The thread ends with it. A forked child does not have the thread.
+/// The thread ends with the process. A forked child does not have the thread.
 #[must_use]
 pub fn start<W: FnOnce() + Send + 'static>(
     name: Option<&'static CStr>,

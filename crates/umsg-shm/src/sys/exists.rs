@@ -1,5 +1,5 @@
 //! Finds out whether a process or thread exists, by sending it signal 0. Files of /proc are no proof, because /proc may hide processes of other
-//! users. A process that the caller may not signal exists.
+//! users. If the caller lacks the permission to signal a process (EPERM), the process exists.
 
 /// Returns whether a process exists. A zombie exists.
 pub(crate) fn process(pid: u32) -> bool {

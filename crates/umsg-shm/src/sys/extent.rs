@@ -1,7 +1,7 @@
 //! Finds the allocated parts of a file without the lock of the file's inode.
 //!
-//! lseek(2) with SEEK_HOLE takes that lock. A process with write access can hold the lock for any time, by a write from a page whose fault
-//! is never served. A process that waits for the lock can't be killed. In a tmpfs, mincore(2), cachestat(2) and pread(2) take no lock of the
+//! lseek(2) with SEEK_HOLE takes the lock of the inode. A process with write access can hold the lock for any time, by a write from a page whose
+//! fault is never served. A process that waits for the lock can't be killed. In a tmpfs, mincore(2), cachestat(2) and pread(2) take no lock of the
 //! file.
 
 use super::map::{Mapping, PAGE};
@@ -159,7 +159,7 @@ mod tests {
             (1499, 1500, 1500),
             (1500, 2000, 1500),
             (5, 5, 5),
-            // Behind the end of the file.
+            // The part lies after the end of the file.
             (2100, 2200, 2100),
         ] {
             assert_eq!(hole(from, to), Ok(expected * PAGE), "{from}..{to}");

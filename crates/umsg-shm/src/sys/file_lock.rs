@@ -26,7 +26,7 @@ impl Lock {
 /// Changes the lock of this open file description.
 ///
 /// # Errors
-/// The errors of fcntl(2): EAGAIN if another description's lock forbids this one.
+/// The errors of fcntl(2): EAGAIN if another description's lock forbids this lock.
 pub(crate) fn set(file: BorrowedFd<'_>, lock: Lock) -> Result<(), Errno> {
     call(file, libc::F_OFD_SETLK, lock).map(drop)
 }

@@ -110,7 +110,7 @@ mod real {
     /// The longest sleep, in nanoseconds, on the first of several words if the kernel can't watch all of them.
     const POLL: u64 = 5_000_000;
 
-    /// Sleeps while each word has the value beside it. An address that is no longer mapped also ends the sleep.
+    /// Sleeps while each word has the value that is given with it. An address that is no longer mapped also ends the sleep.
     pub fn wait_for_any(words: &[(*mut u32, u32)], deadline: Deadline) {
         let mut all = [const { Waitv::NONE }; MOST_WORDS];
         for (place, &(address, value)) in all.iter_mut().zip(words) {
@@ -136,7 +136,7 @@ mod real {
         let Some(timeout) = monotonic(deadline) else {
             return Slept::TimedOut;
         };
-        // Relaxed: a hint that is never cleared; a thread that misses it calls the kernel once more.
+        // Relaxed: a hint that is never cleared; a thread that misses the hint calls the kernel once more.
         if !NO_WAITV.load(Ordering::Relaxed) {
             match waitv(words, address(&timeout)) {
                 Err(errno) if is_refusal(errno) => NO_WAITV.store(true, Ordering::Relaxed),
@@ -209,8 +209,8 @@ mod real {
         expected: u32,
         timeout: *const libc::timespec,
     ) -> Result<(), i32> {
-        // SAFETY: the kernel checks the address, and only reads it; `timeout` as above; the other pointer is not used by
-        // this operation.
+        // SAFETY: the kernel checks the address, and only reads it; `timeout` is null, or points to a timespec that the caller keeps during the call;
+        // the other pointer is not used by this operation.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -243,7 +243,7 @@ mod real {
     /// Returns an error if futex(2) is refused. Each process calls the kernel until one call has succeeded.
     pub fn probe() -> Result<(), rustix::io::Errno> {
         static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
-        // Relaxed: a hint; a thread that misses it calls the kernel once more.
+        // Relaxed: a hint; a thread that misses the hint calls the kernel once more.
         if IS_ALLOWED.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -23,7 +23,7 @@ pub struct IpcNamespace {
 /// Returns the inode number of the namespace to which a link of /proc leads.
 ///
 /// # Errors
-/// Those of stat(2).
+/// The errors of stat(2).
 pub fn inode(link: &str) -> io::Result<u64> {
     Ok(rustix::fs::stat(link)?.st_ino)
 }
@@ -31,7 +31,7 @@ pub fn inode(link: &str) -> io::Result<u64> {
 /// Returns the namespace to which a link of /proc, or the file of a mount, leads.
 ///
 /// # Errors
-/// Those of open(2) and stat(2).
+/// The errors of open(2) and stat(2).
 pub fn of(link: &str) -> io::Result<IpcNamespace> {
     let file = rustix::fs::open(link, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(IpcNamespace {

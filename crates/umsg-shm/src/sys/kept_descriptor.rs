@@ -1,5 +1,5 @@
-//! Descriptors that the library opens for itself and keeps as numbers. Threads of a process use them under a queue's lock, but a hostile process can
-//! overwrite the lock, and a program may close descriptors that it did not open.
+//! Descriptors that the library opens for itself and keeps as numbers. Threads of a process use these descriptors under a queue's lock, but a hostile
+//! process can overwrite the lock, and a program may close descriptors that it did not open.
 //!
 //! A forked child may have a number without its descriptor. The kernel copies the table of descriptors before the memory, and other threads of the
 //! parent run meanwhile:
@@ -20,11 +20,12 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The library's descriptors get numbers from this number on, or from half of the limit if that is lower: programs expect low numbers for themselves.
+/// The library's descriptors get numbers from this number on. If half of the limit of descriptors is lower, they get numbers from that half on.
+/// Programs expect low numbers for their own descriptors.
 const HIGH: u64 = 512;
 
-/// The file that a kept number stands for, and the last check of it. A program may close the descriptor, and the number may then belong to another
-/// file.
+/// The file to which a kept number refers, and the last check of this file. A program may close the descriptor, and the number may then belong to
+/// another file.
 #[derive(Debug)]
 pub(crate) struct Sighting {
     device: AtomicU64,
@@ -75,14 +76,14 @@ impl Sighting {
         self.epoch.store(process::begin_epoch(), Ordering::Relaxed);
     }
 
-    /// Returns whether the number may stand for another file: since the last check, the program got a reserved number, or the process was forked.
+    /// Returns whether the number may refer to another file: since the last check, the program got a reserved number, or the process was forked.
     #[inline(always)]
     pub(crate) fn is_doubtful(&self) -> bool {
         self.given.load(Ordering::Relaxed) != reserved_descriptors::given()
             || self.epoch.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Returns whether the number still stands for the same file at time `now` (CLOCK_MONOTONIC_COARSE). The file is checked once a tick. It is also
+    /// Returns whether the number still refers to the same file at time `now` (CLOCK_MONOTONIC_COARSE). The file is checked once a tick. It is also
     /// checked after the program got a reserved number, and first in a forked child.
     pub(crate) fn is_still(&self, number: RawFd, now: u64) -> bool {
         if self.at.load(Ordering::Relaxed) == now && !self.is_doubtful() {
@@ -175,7 +176,7 @@ mod tests {
         let sighting = Sighting::none();
         let file = rustix::pipe::pipe().unwrap().0;
         let number = raise(file).unwrap().into_number();
-        // SAFETY: the number is of the line above, and nothing else has it.
+        // SAFETY: `into_number` has just returned the number, and no other value has it.
         let own = unsafe { Own::at(number) };
         sighting.begin(&own).unwrap();
         let now = sighting.at.load(Ordering::Relaxed);

@@ -11,14 +11,14 @@
 //! | [`UNREGISTERED`] | a process that could not make the file | unknown: other processes rely on the kernel's mark of its death |
 //! | other | the process that holds the lock of the file | as long as the file is locked |
 
-/// The liveness id of a process that could not make the file.
+/// The liveness id of a process that could not make its liveness file.
 pub const UNREGISTERED: u32 = 0x7fff_ffff;
 
 /// The upper half of a birth that contains a liveness id. The lower half is the id. For other births, see [`crate::sys::process::birth`] and
 /// [`crate::sys::thread::Thread::birth`].
 const LIFE: u64 = 0xffff_ffff << 32;
 
-/// A segment's knowledge of the processes that use it.
+/// The answers to questions about the processes that use a segment.
 pub trait Liveness {
     /// Returns this process's liveness id, and registers it if necessary.
     fn own(&self) -> u32;
@@ -41,7 +41,7 @@ pub trait Liveness {
     fn is_private(&self) -> bool;
 
     /// Returns whether all processes that ever wrote a record into the queue have the namespaces of this process. If so, the ids in these records are
-    /// valid here.
+    /// valid in this process.
     fn is_plain(&self) -> bool;
 }
 
@@ -100,8 +100,8 @@ pub fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)
 }
 
-/// Returns whether a birth has the liveness id of this process. The function registers no id: a process without one has written none into a
-/// record. A forked child is registered anew.
+/// Returns whether a birth has the liveness id of this process. The function registers no id: a process without a liveness id has written no liveness
+/// id into a record. A forked child is registered anew.
 pub(crate) fn is_own(lives: &dyn Liveness, birth: u64) -> bool {
     let life = life_of(birth).filter(|life| *life != UNREGISTERED);
     life.is_some() && life == lives.known_own()

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// True after the kernel or a sandbox has refused MADV_POPULATE_WRITE.
 static NO_POPULATE: AtomicBool = AtomicBool::new(false);
 
-/// The number of bytes in a page. Regions of a segment start at multiples of it.
+/// The number of bytes in a page. Regions of a segment start at multiples of this number.
 pub const PAGE: usize = 4096;
 
 /// The flag of a mapping of memory that belongs to this process alone.
@@ -156,7 +156,7 @@ impl Mapping {
         self.len
     }
 
-    /// Allocates the pages of `len` bytes from `offset` on, and maps them for writing. So a full file system is an error here, and never a
+    /// Allocates the pages of `len` bytes from `offset` on, and maps them for writing. So a full file system is an error of this call, and never a
     /// SIGBUS later. The range is extended to whole pages.
     ///
     /// MADV_POPULATE_WRITE allocates like `fallocate`. It needs no descriptor (a daemon may have closed it), and saves the page faults. If the advice
@@ -170,7 +170,7 @@ impl Mapping {
             return Ok(());
         }
         let base = self.base().wrapping_add(start);
-        // Relaxed: a hint that is never cleared; a thread that misses it calls the kernel once more.
+        // Relaxed: a hint that is never cleared; a thread that misses the hint calls the kernel once more.
         if !NO_POPULATE.load(Ordering::Relaxed) {
             match self.advise_to_populate(start, end - start) {
                 Ok(()) => return Ok(()),

@@ -3,8 +3,8 @@
 //! This module has most of the library's unsafe system calls. Other modules with unsafe code state their reason: mainly signal handlers
 //! (`signals`), descriptors that are kept as numbers (`doorbell`), and lock-free sharing (`reclaim`).
 //!
-//! Miri has threads and futexes, but no files in memory, no mappings of files, no robust list and no other processes. The replacement of
-//! each such call is beside it, behind `cfg!(miri)`: a segment is private memory, and no thread dies.
+//! Miri has threads and futexes, but no files in memory, no mappings of files, no robust list and no other processes. Beside each such call is its
+//! replacement under `cfg!(miri)`: a segment is private memory, and no thread dies.
 
 #[cfg(not(loom))]
 pub mod arguments;

@@ -1,4 +1,4 @@
-//! The knowledge that a forked child takes over from its parent: its PID and time namespaces, and the shift of its clock.
+//! The values that a forked child takes over from its parent: its PID and time namespaces, and the shift of its clock.
 //!
 //! /proc shows the namespaces of a process. To answer, the kernel creates four inodes, which takes half as long as the fork. A child has its parent's
 //! namespaces unless the parent has called unshare(2) or setns(2). Two comparisons show that the parent has called neither:
@@ -7,8 +7,8 @@
 //! | PID | getppid(2) returns the parent's own number. A parent outside of the child's namespace has the number 0 |
 //! | time | CLOCK_MONOTONIC and CLOCK_BOOTTIME are as far from CLOCK_REALTIME, which no namespace shifts, as they were in the parent |
 //!
-//! A new time namespace that shifts no clock counts as the parent's: start times are the same in both. If the parent is dead, or a clock
-//! was set meanwhile, the child asks /proc.
+//! A new time namespace that shifts no clock is treated as the parent's time namespace: start times are the same in both. If the parent is dead, or a
+//! clock was set meanwhile, the child asks /proc.
 //!
 //! libc's fork calls [`before_fork`] in the parent and [`after_fork`] in the child. [`after_fork`] leaves a note in the page that a fork wipes. So a
 //! grandchild never mistakes the words of its grandparent for the words of its parent.
@@ -48,8 +48,8 @@ static PARENT: Parent = Parent {
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static LEARNED: (AtomicU64, [AtomicI64; 2]) = (AtomicU64::new(0), [const { AtomicI64::new(0) }; 2]);
 
-/// If two distances differ by more than this number of nanoseconds, the clock counts as shifted. The difference is also larger if a thread loses its
-/// processor between two readings. In both cases the thread asks /proc. A start time has ticks of 10 ms.
+/// If two distances differ by more than this number of nanoseconds, the clock is treated as shifted. The difference is also larger if a thread loses
+/// its processor between two readings. In both cases the thread asks /proc. A start time has ticks of 10 ms.
 const PRECISION: u64 = 100_000;
 
 /// Notes the namespaces of this process for the children that it is about to fork. pthread_atfork(3) registers this function.
@@ -98,7 +98,7 @@ fn note(distances: [i64; 2], words: &[AtomicI64; 2]) {
     }
 }
 
-/// Returns whether the distances of the clocks are the noted ones, so that no clock was shifted since.
+/// Returns whether the distances of the clocks are close to the noted distances, so that no clock was shifted since.
 fn are_near(now: [i64; 2], noted: &[AtomicI64; 2]) -> bool {
     let then = noted.each_ref().map(|word| word.load(Ordering::Relaxed));
     are_close(now, then)
@@ -160,7 +160,7 @@ fn distances() -> [i64; 2] {
 }
 
 /// Returns the distances as two readings in a row give them. A process notes them once: if the thread lost its processor between the readings of two
-/// clocks, all later children of the process would ask /proc. If no two readings agree, returns the last one.
+/// clocks, all later children of the process would ask /proc. If no two readings agree, returns the last reading.
 fn settled_distances() -> [i64; 2] {
     const TRIES: usize = 8;
     let mut last = distances();
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use std::ffi::c_int;
 
-    /// Runs `work` in a forked child, and returns what it returns there, at most 254; 255 if a signal has ended the child.
+    /// Runs `work` in a forked child, and returns the result of `work`, at most 254; 255 if a signal has ended the child.
     fn answer_of_child(work: impl FnOnce() -> c_int) -> c_int {
         // SAFETY: the child makes system calls and reads atomics, and ends without running the parent's code.
         match unsafe { libc::fork() } {
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Runs `work` in a forked child, and returns whether it is true there.
+    /// Runs `work` in a forked child, and returns the result of `work`.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
         answer_of_child(|| c_int::from(!work())) == 0
     }
@@ -220,7 +220,7 @@ mod tests {
         (0..100).any(|_| test())
     }
 
-    /// Computes the process's knowledge of its namespaces and of its clock from /proc.
+    /// Computes the process's namespaces and the shift of its clock from /proc.
     fn know() -> Option<(u64, u64)> {
         keep();
         home::known().zip(clock::known_ahead())
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_child_of_a_process_that_knows_nothing_takes_over_nothing() {
-        // A fork wipes this knowledge of the test process.
+        // A fork wipes the namespaces that the test process has computed.
         let knows_nothing = || home::known().is_none();
         let inherits_nothing = || knows_nothing() && in_known_child(|| inherited().is_none());
         assert!(in_child(inherits_nothing));
