@@ -35,11 +35,11 @@ mod real {
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
-    /// The last epoch in this line of ancestors. A fork copies it, so the child's epoch is larger.
+    /// The last epoch in this line of ancestors. A fork copies this number, so the child's epoch is larger.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-    /// Returns the epoch of this process. Returns 0 before the process has begun one, which also holds after a fork.
+    /// Returns the epoch of this process; 0 if the process has not begun an epoch yet, for example after a fork.
     #[inline(always)]
     pub fn epoch() -> u64 {
         // Acquire: pairs with the release in `map_page`. The page is zeroed memory, so no other store has to be visible.
@@ -51,7 +51,8 @@ mod real {
         unsafe { (*page).load(Ordering::Relaxed) }
     }
 
-    /// Returns the number that this process keeps beside its epoch. It is 0 at first and in a forked child. None before the first epoch.
+    /// Returns the number that this process keeps beside its epoch. The number is 0 at first and in a forked child. Returns None before the first
+    /// epoch.
     #[inline(always)]
     pub(crate) fn until_fork() -> Option<&'static AtomicU64> {
         // Acquire: as in `epoch`.
@@ -83,7 +84,7 @@ mod real {
         (!page.is_null()).then(|| unsafe { &*page.add(index) })
     }
 
-    /// Returns the epoch of this process, and begins one if there is none.
+    /// Returns the epoch of this process, and begins an epoch if there is none.
     #[cold]
     pub fn begin_epoch() -> u64 {
         let mut page = PAGE.load(Ordering::Acquire);
@@ -134,7 +135,7 @@ mod real {
         const LOWER: u64 = u32::MAX as u64;
 
         pub(super) fn is_chosen() -> bool {
-            // Relaxed: once a process stores its epoch here, all its descendants do so, too.
+            // Relaxed: once a process stores its epoch in `EPOCH`, all its descendants do so, too.
             EPOCH.load(Ordering::Relaxed) != 0
         }
 
@@ -172,8 +173,8 @@ mod real {
                 }
                 let fresh = (word & LOWER) + 1;
                 let begun = u64::from(std::process::id()) << 32 | fresh;
-                // Relaxed: the compare-and-swap of the epoch publishes it. The slower of two threads may erase the number beside the faster thread's
-                // epoch. The number is then computed again.
+                // Relaxed: the compare-and-swap of the epoch publishes this store. The slower of two threads may erase the number beside the faster
+                // thread's epoch. The number is then computed again.
                 KEPT.store(0, Ordering::Relaxed);
                 let outcome =
                     EPOCH.compare_exchange(word, begun, Ordering::Release, Ordering::Relaxed);
@@ -184,15 +185,15 @@ mod real {
         }
     }
 
-    /// Returns whether the kernel started this program with more privileges than its caller has: a set-user-ID program, or one with file
+    /// Returns whether the kernel started this program with more privileges than its caller has: a set-user-ID program, or a program with file
     /// capabilities. Source: getauxval(3), AT_SECURE.
     pub fn was_started_with_privilege() -> bool {
         // SAFETY: the call reads a number that the kernel put beside the program's arguments.
         unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
 
-    /// Returns the birth of a process: a number that distinguishes the process and its program from others with the same process id. It has three
-    /// fields, each 0 if /proc does not show it:
+    /// Returns the birth of a process: a number that distinguishes the process and its program from other processes with the same process id. The
+    /// number has three fields. A field is 0 if /proc does not show it:
     ///
     /// - 32 bits of the start time, in clock ticks since boot;
     /// - 16 bits of the random start address of the stack, which changes with exec;
@@ -283,9 +284,9 @@ mod real {
     }
 
     /// Sends this process a signal, as the kernel does for a message: with the code SI_MESGQ, a value, and the process and user of the sender. If a
-    /// sandbox that the process entered later refuses this call, kill(2) sends the signal without them.
+    /// sandbox that the process entered later refuses this call, kill(2) sends the signal without these data.
     pub fn raise_for_message(signal: i32, value: usize, sender: u32, uid: u32) {
-        // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
+        // EAGAIN: the limit of pending signals is reached. The kernel's own queues also drop the notification at this limit.
         if queue_to_self(signal, value, sender, uid) != 0 && crate::sys::errno() != libc::EAGAIN {
             // SAFETY: the call sends a signal to this process, and touches no memory.
             unsafe { libc::kill(thread::current().pid().cast_signed(), signal) };
@@ -320,7 +321,7 @@ mod real {
         /// Source: linux/pidfd.h.
         const PIDFD_SIGNAL_THREAD_GROUP: u32 = 1 << 1;
         let info = MessageInfo::new(signal, value, sender, uid);
-        // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is.
+        // SAFETY: the kernel reads 128 bytes of siginfo, the length of the structure.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
@@ -368,7 +369,7 @@ mod real {
 
     /// Returns whether a process is proved dead. There are four proofs: no process has the id; the process is ending and runs no code of its program;
     /// the process is a zombie; the id belongs to a process with another start time or program. Unknown processes, and processes of other PID
-    /// namespaces, count as alive.
+    /// namespaces, are treated as alive.
     pub fn is_dead(pid: u32, birth: u64) -> bool {
         if cfg!(miri) {
             return false;

@@ -1,4 +1,4 @@
-//! System calls that every queue needs. They are checked when a queue is opened, so the refusal of a sandbox is an error of the opening.
+//! System calls that every queue needs. They are checked when a queue is opened: if a sandbox refuses such a call, the opening fails.
 //!
 //! `docs/syscalls.md` lists all other system calls, and the result if they are refused.
 
@@ -34,8 +34,8 @@ pub(crate) fn check() -> Result<(), Refused> {
     futex::probe().map_err(refused("futex"))
 }
 
-/// Checks that memory is mapped in pages of 4 KiB. A kernel for aarch64 may have been built for pages of 16 or 64 KiB. There mmap(2), mincore(2) and
-/// mprotect(2) refuse the addresses and offsets of smaller pages, or change the memory beside them.
+/// Checks that memory is mapped in pages of 4 KiB. A kernel for aarch64 may have been built for pages of 16 or 64 KiB. On such a kernel, mmap(2),
+/// mincore(2) and mprotect(2) refuse the addresses and offsets of smaller pages, or change the memory beside the smaller pages.
 fn check_pages(size: usize) -> Result<(), Refused> {
     match size == PAGE {
         true => Ok(()),
@@ -92,7 +92,7 @@ pub fn check_for_rings() -> Result<(), Refused> {
     // SAFETY: the call gets a length of 0, so it reads no bytes, and no process has the descriptor.
     let sent = unsafe { libc::sendto(NONE, std::ptr::null(), 0, 0, std::ptr::null(), 0) };
     refused("sendto", sent)?;
-    // SAFETY: a structure of zeroes is one without buffers; the rest as above.
+    // SAFETY: a structure of zeroes has no buffers, and no process has the descriptor.
     let received = unsafe {
         let mut nothing: libc::msghdr = std::mem::zeroed();
         libc::recvmsg(NONE, &raw mut nothing, 0)

@@ -5,7 +5,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// The number of descriptor numbers that can be reserved: higher numbers belong to the program. It is the default of fs.nr_open.
+/// The number of descriptor numbers that can be reserved: higher numbers belong to the program. The value is the default of fs.nr_open.
 const MOST: usize = 1 << 20;
 
 type Numbers = [AtomicU64; MOST / 64];
@@ -48,7 +48,7 @@ pub fn pin(number: RawFd) {
     }
 }
 
-/// Gives a reserved number to the program: `replace` places the program's file there. If the number is pinned, the function changes nothing
+/// Gives a reserved number to the program: `replace` places the program's file at this number. If the number is pinned, the function changes nothing
 /// and returns false.
 #[cold]
 pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
@@ -75,7 +75,7 @@ pub(crate) fn given() -> u32 {
 /// Returns whether a number is reserved.
 #[inline(always)]
 pub fn is(number: RawFd) -> bool {
-    // Relaxed, like all accesses in this module: another thread of the program can't know a number that is just being marked.
+    // Relaxed, like all accesses in this module: another thread of the program can't have learned a number that is just being marked.
     number >= LOWEST.load(Ordering::Relaxed) && is_marked(number)
 }
 
@@ -84,7 +84,7 @@ fn is_marked(number: RawFd) -> bool {
     place(&MARKS, number).is_some_and(|(marks, bit)| marks.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Returns the library's first number from `first` to `last`.
+/// Returns the lowest reserved number from `first` to `last`.
 pub fn first_between(first: u32, last: u32) -> Option<u32> {
     let lowest = LOWEST.load(Ordering::Relaxed).cast_unsigned();
     let first = first.max(lowest) as usize;

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 /// two cases the call removes the name without that protection: the caller owns the directory, or is root without CAP_SETUID.
 pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     match with_rights_of(owner, &unlink) {
-        // `ACCESS`: the owner may not write to the directory, so it can't have put another file in place.
+        // `ACCESS`: the owner may not write to the directory, so the owner can't have replaced the file by another file.
         None | Some(Err(Errno::ACCESS)) => unlink(),
         Some(done) => done,
     }
@@ -69,7 +69,7 @@ mod tests {
         make(&name, 0);
         assert_eq!(remove(ONE), Err(Errno::PERM));
         assert_eq!(remove(0), Ok(()));
-        // Only root can put another file into this one.
+        // Only root can put another file into this directory.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         make(&name, OTHER);
         assert_eq!(remove(OTHER), Ok(()));

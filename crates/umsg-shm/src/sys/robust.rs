@@ -97,20 +97,21 @@ pub(crate) unsafe fn register_again(head: *const Head) -> Result<(), Errno> {
 /// Registers a head for the calling thread. `head` is a well-formed list in storage that lives as long as the thread.
 fn register(head: *const Head) -> Result<(), Errno> {
     let arguments = [head.expose_provenance(), size_of::<Head>(), 0, 0, 0, 0];
-    // SAFETY: the kernel keeps the address as long as the thread lives, and so does the list: the caller says so.
+    // SAFETY: the kernel keeps the address as long as the thread lives. The caller promises that the list lives as long as the thread.
     match unsafe { kernel::call(libc::SYS_set_robust_list, arguments) } {
         Ok(_) => Ok(()),
         Err(errno) => Err(Errno::from_raw_os_error(errno)),
     }
 }
 
-/// Returns libc's head of the calling thread. It is in libc's descriptor of the thread, at the same offset for all threads.
+/// Returns libc's head of the calling thread. The head is in libc's descriptor of the thread, at the same offset for all threads.
 fn of_libc() -> Option<*const Head> {
     /// The distance from pthread_self(3) to the head, in bytes; 0 until it is known.
     static DISTANCE: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the call has no preconditions.
     let this = unsafe { libc::pthread_self() } as usize;
-    // Relaxed: the number publishes no other data. Two threads, or a thread and its signal handler, may compute it at once, with the same result.
+    // Relaxed: the number publishes no other data. Two threads, or a thread and its signal handler, may compute the number at once, with the same
+    // result.
     let mut distance = DISTANCE.load(Ordering::Relaxed);
     if distance == 0 {
         distance = head_of_held_mutex()?.wrapping_sub(this);
@@ -160,7 +161,7 @@ fn head_in(mutex: &UnsafeCell<libc::pthread_mutex_t>) -> Option<usize> {
     if previous.is_null() || !previous.is_aligned() {
         return None;
     }
-    // SAFETY: libc has just linked the mutex behind what `previous` points to, which is aligned and begins with a pointer.
+    // SAFETY: libc has just linked the mutex after the entry to which `previous` points. That entry is aligned and begins with a pointer.
     let first = unsafe { previous.cast::<*const u8>().read() };
     // The lowest bit marks a mutex with priority inheritance.
     let leads_here = first.addr() & !1 == base.addr() + NEXT;

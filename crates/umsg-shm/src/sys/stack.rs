@@ -13,8 +13,8 @@
 //! The thread can't be cancelled during the wait either. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and
 //! cancellation stays disabled.
 //!
-//! `work` runs on the thread's own stack in two cases: without memory, and in a handler on an alternate stack. In the second case the kernel
-//! would assume that the thread has left the alternate stack, and the next handler would overwrite the first one's frames.
+//! `work` runs on the thread's own stack in two cases: without memory, and in a handler on an alternate stack. In the second case the kernel would
+//! assume that the thread has left the alternate stack, and the next handler would overwrite the frames of the first handler.
 
 use super::map::PAGE;
 use super::mask::{self, Masked};
@@ -32,15 +32,16 @@ use std::time::Duration;
 /// The length of the library's stack in bytes, with the guard page.
 const LEN: usize = 256 * 1024;
 
-/// The number of bytes at the end of a stack that no call uses, a multiple of the alignment. They hold the id that valgrind gives to the stack.
+/// The number of bytes at the end of a stack that no call uses, a multiple of the alignment. These bytes hold the id that valgrind gives to the
+/// stack.
 const LABEL: usize = 16;
 
 /// The stack that is kept for the next call; null if there is none. A forked child has a copy of it.
 static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    /// The way back to the thread's own stack; None if the thread does not run on the library's stack. While it does, no signal handler of the
-    /// program runs.
+    /// The state that leads back to the thread's own stack; None if the thread does not run on the library's stack. While the thread runs on the
+    /// library's stack, no signal handler of the program runs.
     static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
 }
 

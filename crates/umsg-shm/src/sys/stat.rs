@@ -14,7 +14,7 @@ pub struct Stat {
     pub state: u8,
     /// A flag of field 9: the process is ending, and runs no code of its program any more.
     pub(crate) exiting: bool,
-    /// Field 20: the number of live threads of the process. The first thread always counts.
+    /// Field 20: the number of live threads of the process. The number always includes the first thread.
     pub(crate) threads: u64,
     /// Field 22: the start time, in clock ticks since boot.
     pub(crate) birth: u64,

@@ -60,14 +60,14 @@ impl Interruptions {
         words
     }
 
-    /// Clears the request, and returns whether there was one.
+    /// Clears the request, and returns whether there was a request.
     pub fn take_wanted(&self) -> bool {
         let both = [&self.without_restart, &self.any].map(|word| word.fetch_and(!WANTED, Relaxed));
         (both[0] | both[1]) & WANTED != 0
     }
 
-    /// Begins a call that continues after a handler with SA_RESTART. In the drop-in all handlers count, so any handler ends the call, and
-    /// the drop-in repeats it ([`counted`](Self::counted)). As in the kernel, the repeated call waits behind the other waiters.
+    /// Begins a call that continues after a handler with SA_RESTART. In the drop-in, any handler ends the call, and the drop-in repeats the call
+    /// ([`counted`](Self::counted)). As in the kernel, the repeated call waits after the other waiters.
     #[inline(always)]
     pub fn calm(&self) -> Calm<'_> {
         match do_all_handlers_defer() {
@@ -181,7 +181,7 @@ pub(crate) struct Stall(Cell<(u64, u64)>);
 const LONG: u64 = 100_000_000;
 /// A wait that begins within this number of nanoseconds after a long wait probably belongs to the same call.
 const SOON: u64 = 20_000_000;
-/// After a call has waited long enough: its wait for each further lock, in nanoseconds.
+/// The wait for each further lock, in nanoseconds, after a call has waited long enough.
 const LEAST: u64 = 10_000_000;
 
 impl Stall {
@@ -228,7 +228,7 @@ mod real {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Outer(*mut u8);
 
-    /// The knowledge of a thread about itself. Each thread has one such value, in thread-local storage. The value is never dropped.
+    /// The data that a thread keeps about itself. Each thread has one such value, in thread-local storage. The value is never dropped.
     pub struct Thread {
         /// The epoch of the process for which the fields below were computed; [`NOT_YET`] before that.
         epoch: Cell<u64>,
@@ -244,7 +244,7 @@ mod real {
         stray: Cell<bool>,
         /// The thread's robust list head in the kernel: libc's, or `own` below. Without a head in the kernel, the field also points to `own`.
         robust: Cell<*const Head>,
-        /// The errno that explains why the kernel has no head for this thread; 0 if it has one.
+        /// The errno that explains why the kernel has no head for this thread; 0 if the kernel has a head.
         unmarked: Cell<i32>,
         /// The number of nested critical sections: signals are deferred while it is not 0.
         pub critical: Depth,
@@ -260,13 +260,13 @@ mod real {
         pub raised: Cell<u32>,
         /// True while the thread is in a receiver of reports; see [`crate::report`]. A forked child keeps the mark, and returns from the receiver, too.
         pub(crate) tells: Cell<bool>,
-        /// True if the thread notes and tells no reports; see [`crate::report::mute_thread`]. A forked child keeps the mark.
+        /// True if the thread notes and delivers no reports; see [`crate::report::mute_thread`]. A forked child keeps the mark.
         pub(crate) muted: Cell<bool>,
         /// The head for a thread without a head of libc (made by a bare clone).
         own: Head,
     }
 
-    /// In place of an epoch: the fields of a thread are not computed yet.
+    /// The value in place of an epoch while the fields of a thread are not computed yet.
     const NOT_YET: u64 = u64::MAX;
 
     thread_local! {
@@ -349,7 +349,7 @@ mod real {
             self.unmarked.set(unmarked);
         }
 
-        /// Checks that the kernel marks the locks of this thread at its death. The check also counts for threads and processes that this thread
+        /// Checks that the kernel marks the locks of this thread at its death. The result is also valid for threads and processes that this thread
         /// starts, because each of them registers its own head by the same call.
         ///
         /// # Errors
@@ -431,7 +431,7 @@ mod real {
 }
 
 /// Returns whether a thread is proved dead: no thread has the id, or the thread with the id has another start time. A thread whose state is unknown
-/// counts as alive.
+/// is treated as alive.
 #[cfg(not(loom))]
 pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
     if cfg!(miri) {

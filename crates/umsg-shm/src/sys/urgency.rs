@@ -1,8 +1,8 @@
 //! Tells whether a thread has a real-time policy, and keeps a positive answer for some waits.
 //!
 //! A thread needs a system call to find out its policy. It makes this call only after it has spun for a lock without success. A real-time thread
-//! keeps the answer for its next waits: there it lends its priority without another call, and spins for a shorter time. If its policy changes
-//! meanwhile, the thread joins the line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
+//! keeps the answer for its next waits. In these waits, it lends its priority without another call, and spins for a shorter time. If its policy
+//! changes meanwhile, the thread joins the line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
 
 use super::thread;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// then makes the system call.
 const KEPT: u16 = 4_096;
 
-/// The number of further waits in which the thread counts as a real-time thread.
+/// The number of further waits in which the thread is treated as a real-time thread.
 pub(crate) struct Urgency(Cell<u16>);
 
 impl Urgency {
@@ -24,7 +24,7 @@ impl Urgency {
         self.0.get() != 0
     }
 
-    /// Returns whether the calling thread, which has this id and waits, counts as a real-time thread.
+    /// Returns whether the calling thread, which has this id and waits, is treated as a real-time thread.
     pub(crate) fn counts(&self, tid: u32) -> bool {
         let left = match self.0.get() {
             0 if thread::is_real_time(tid) => KEPT,

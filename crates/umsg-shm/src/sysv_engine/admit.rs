@@ -68,7 +68,7 @@ impl Engine {
         }
         let mtype = self.segment().cell(slot)?.mtype();
         self.order().provide(mtype)?;
-        // The reply comes before the send. If this thread dies between them, the repair sends the message.
+        // The thread replies before it sends. If the thread dies between these two steps, the repair sends the message.
         if !self.reply(receiving, waiter, Reply::Sent, wakes) {
             return self.withdraw(receiving, waiter);
         }
@@ -89,7 +89,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let found = self.found(slot)?;
-        // A parked message counts as sent at its admission, so it gets the time and the number of the admission.
+        // A parked message is sent at its admission, so it gets the time and the number of the admission.
         found.cell.set_sent_at(clock::realtime_coarse());
         let sequence = self.commit(receiving, slot)?;
         self.route(receiving, slot, found.mtype(), sequence, found.len, wakes)

@@ -96,8 +96,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Fills a slot for each message, and gives the messages numbers beyond that of the last sent message. An error comes with the number of filled
-    /// slots.
+    /// Fills a slot for each message, and gives the messages numbers beyond that of the last sent message. An error also contains the number of
+    /// filled slots.
     fn fill_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -119,7 +119,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Receives up to `most` wanted messages. Waits for the first one until the call's deadline.
+    /// Receives up to `most` wanted messages. Waits for the first message until the call's deadline.
     pub fn receive_batch(
         &self,
         call: &Call<'_>,

@@ -59,7 +59,7 @@ impl Engine {
     /// Removes the queue and ends all waits. `may` runs under the lock, and may refuse the removal.
     ///
     /// Fails with [`Why::Removed`] if the queue was already removed, and with [`Fault::Busy`] after a slice if the lock's owner does not release it.
-    /// Other calls that must not block wait for a second. This call waits only a slice, because waiters learn of the removal only after it.
+    /// Other calls that must not block wait for a second. This call waits only a slice, because waiters learn of the removal only after this wait.
     pub fn remove<E>(
         &self,
         me: &Thread,

@@ -1,8 +1,8 @@
 //! Sums of counts that a process keeps: over all queues of a namespace (MSG_INFO).
 //!
 //! A process that adds up the counts of all queues marks the lock of each queue as *counted* ([`crate::lock`]). A namespace has a number, which grows
-//! before the counts of a marked queue change, and a log of the last queues for which it grew ([`crate::announcements`]). So a process knows without
-//! a look at the queues whether its sums still hold, and which queues to read again:
+//! before the counts of a marked queue change, and a log of the last queues for which it grew ([`crate::announcements`]). So a process finds out,
+//! without reading the queues, whether its sums are still valid, and which queues it has to read again:
 //!
 //! | a process that sends or receives | a process that adds up |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! about to change. The number grows before the counts change. So a process that has read the new counts and the old number only reads the counts
 //! once too often.
 //!
-//! If a lock can't be marked, its queue is read each time.
+//! If a lock can't be marked, the process reads the counts of this queue each time.
 //!
 //! | a process is killed | then |
 //! |---|---|

@@ -1,13 +1,13 @@
 //! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
 //!
-//! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). When the message is due,
-//! a thread that checks the records puts it into the order. Such a thread sends or receives while messages are held. Or it is a blocked receiver,
-//! which sleeps at most until the first message is due.
+//! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). At the delivery time, a
+//! thread that checks the records puts the message into the order. This thread sends or receives while messages are held, or is a blocked receiver. A
+//! blocked receiver sleeps at most until the first delivery time.
 //!
-//! If one check finds several due messages, they are delivered in the order of their times, and messages of one time in the order of their sends
-//! (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is
-//! due: a send first delivers the due messages, and then numbers its own message. So a due message is behind the messages that were sent before its
-//! time, and ahead of the messages that are sent later.
+//! If one check finds several messages to deliver, they are delivered in the order of their delivery times, and messages of one time in the order of
+//! their sends (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a later time gets its number
+//! at its delivery: a send first delivers the messages whose time has come, and then numbers its own message. So a delivered message comes after the
+//! messages that were sent before its delivery time, and before the messages that are sent later.
 
 use super::segment::Choice;
 use super::wait::Call;
@@ -100,7 +100,7 @@ impl Engine {
         until: u64,
         wakes: &mut DeferredWakes,
     ) {
-        // In a record, 0 stands for no time limit.
+        // In a record, 0 means no time limit.
         let until = until.max(1);
         self.foretell_delay(receiving);
         // Until the state changes, this word is the time limit of the lease.
@@ -127,7 +127,7 @@ impl Engine {
         })
     }
 
-    /// Delivers the messages that are due. A send calls this before it numbers its own message.
+    /// Delivers the messages whose delivery time has come. A send calls this function before it numbers its own message.
     pub(super) fn deliver_due(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -142,7 +142,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Delivers a message that has become due: to a waiting receiver, or into the order.
+    /// Delivers a delayed message whose delivery time has come: to a waiting receiver, or into the order.
     pub(super) fn deliver_delayed(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -171,7 +171,7 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Notes the time at which a message is due, and wakes sleeping receivers, which then compute the length of their sleep again.
+    /// Notes the delivery time of a message, and wakes sleeping receivers, which then compute the length of their sleep again.
     fn limit_sleep(
         &self,
         _: ReceiverHeld<'_>,

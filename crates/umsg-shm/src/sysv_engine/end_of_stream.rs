@@ -5,13 +5,13 @@
 //! | without [`CLOSED`] | sends, and waits for messages | do the same |
 //! | with [`CLOSED`] | sends nothing; receives the remaining messages, then learns of the end | do as if the queue were open |
 //!
-//! The mark is a bit of the version of the rights, so an open queue pays nothing for it. Each call checks its permission under a version, and
+//! The mark is a bit of the version of the rights, so the mark costs an open queue nothing. Each call checks its permission under a version, and
 //! compares the version again under the lock. If the queue was closed meanwhile, the version differs, and the call checks again. The kernel's calls
 //! have no error for a closed queue, so msgsnd and msgrcv ignore the mark.
 //!
-//! A stream is at its end for a receiver if no message that it wants is left, and no message can come back: none is leased, delayed or offered. A
-//! process that dies after the store to the version has closed the queue. The waiters that it did not wake check the queue at the end of their
-//! slice.
+//! A stream is at its end for a receiver if no message that the receiver wants is left, and no message can come back: none is leased, delayed or
+//! offered. A process that dies after the store to the version has closed the queue. The waiters that the process did not wake check the queue at the
+//! end of their slice.
 
 use super::segment::{CLOSED, Reply};
 use super::wait::Waiter;
@@ -89,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// Makes a waiter check its permission again, in place of a process that changed the rights or closed the queue and died before it could do so. A
-    /// change of the rights wakes a sender only if there is room for its message, as in the kernel.
+    /// Makes a waiter check its permission again, in place of a process that changed the rights or closed the queue and died before it sent the
+    /// waiter back. A change of the rights wakes a sender only if there is room for its message, as in the kernel.
     pub(super) fn send_back_if_unjudged(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -182,7 +182,7 @@ impl Engine {
         })
     }
 
-    /// Returns the number of living processes that count as producers.
+    /// Returns the number of living producers.
     pub fn producers(&self, me: &Thread) -> Result<usize, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, _| {
             let producers = &self.fixed().delivery.producers;
@@ -190,8 +190,8 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process as a producer. If it already counts, gives it one more guard. Returns false if the process has no record and too
-    /// many other processes count.
+    /// Registers the calling process as a producer. If the process is already registered, gives it one more guard. Returns false if the process has
+    /// no record and too many other processes are registered.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
@@ -206,7 +206,7 @@ impl Engine {
         })
     }
 
-    /// Removes one guard of the calling process. The end of the last producer closes the queue. Returns false if the process did not count.
+    /// Removes one guard of the calling process. The end of the last producer closes the queue. Returns false if the process was not registered.
     pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
             let producers = &self.fixed().delivery.producers;
@@ -240,7 +240,7 @@ impl Engine {
     /// Closes the queue before a send, if all its producers have died.
     pub fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         if !self.is_send_closed() && self.next_query_to_send.seems_due() {
-            // If this fails, the send itself finds out why.
+            // If this call fails, the send itself finds out why.
             let _ = self.with_lock(me, deadline, |receiving, wakes| {
                 Ok(self.close_for_sender(receiving, wakes)?)
             });
