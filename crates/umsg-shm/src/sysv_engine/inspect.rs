@@ -25,7 +25,7 @@ pub struct Seen {
     pub sent_at: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
-    /// For a delayed message, the reading of the monotonic clock, in nanoseconds, at which it is due; otherwise 0.
+    /// For a delayed message, its delivery time: a reading of the monotonic clock, in nanoseconds. Otherwise 0.
     pub due: u64,
     /// The first bytes of the message, as many as the caller asked for.
     pub bytes: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct Counts {
     pub qbytes: u64,
     pub leased: u64,
     pub leased_bytes: u64,
-    /// The number of delayed messages, which count as leased, too.
+    /// The number of delayed messages, which are also counted as leased messages.
     pub delayed: u64,
     pub receivers: u32,
     pub senders: u32,
@@ -51,7 +51,7 @@ pub struct Counts {
     pub receiver: u32,
 }
 
-/// The number of attempts to copy the messages of a queue that grows meanwhile. For each attempt, there is twice the room of the previous one.
+/// The number of attempts to copy the messages of a queue that grows meanwhile. Each attempt has twice the room of the previous attempt.
 const ATTEMPTS: u32 = 64;
 
 /// Returns the room for a copy of `needed` messages or bytes: at least twice as much, and at most `most`. A hostile process can overwrite the count
@@ -125,7 +125,7 @@ impl Engine {
         let (slots, msgmax) = (layout.slots, layout.msgmax);
         let (mut seen, mut bytes) = (Vec::<Seen>::new(), Vec::<u8>::new());
         for attempt in 1.. {
-            // Memory is allocated before the lock is taken. It is twice as much as needed now, so a growing queue needs few attempts.
+            // Memory is allocated before the lock is taken. The memory is twice as much as needed now, so a growing queue needs few attempts.
             let counts = self.counts(call.me)?;
             let messages = room(counts.messages, attempt, slots + 1)?;
             let expected = room(counts.bytes, attempt, slots.saturating_mul(msgmax))?;
@@ -155,7 +155,7 @@ impl Engine {
         Err(Fault::Damaged.into())
     }
 
-    /// Copies up to `most` delayed messages as they are at one instant, in the order in which they become due: their headers, and their bytes one
+    /// Copies up to `most` delayed messages as they are at one instant, in the order of their delivery times: their headers, and their bytes one
     /// after the other.
     pub fn delayed_messages(
         &self,
@@ -261,7 +261,7 @@ impl Engine {
     /// Returns up to `most` types of queued messages in ascending order, each with the number of its messages.
     pub fn types(&self, me: &Thread, most: usize) -> Result<Vec<(i64, u32)>, Refused> {
         let mut types = Vec::new();
-        // The number is an estimate for the memory that is allocated here, before the lock is taken.
+        // The number is an estimate for the memory, which is allocated before the lock is taken.
         let messages = self.fixed().control.messages() as usize;
         let expected = messages.min(self.segment().layout().slots).min(most);
         types.try_reserve(expected).map_err(|_| Fault::NoMemory)?;
@@ -286,12 +286,12 @@ impl Engine {
         self.fixed().control.contents()
     }
 
-    /// Names the process for which the caller has sent a message as the last sender.
+    /// Records the process for which the caller has sent a message as the last sender.
     pub fn name_sender(&self, pid: u32) {
         self.fixed().control.name_last(List::Senders, pid);
     }
 
-    /// Names the process for which the caller has received a message as the last receiver.
+    /// Records the process for which the caller has received a message as the last receiver.
     pub fn name_receiver(&self, pid: u32) {
         self.fixed().control.name_last(List::Receivers, pid);
     }
@@ -332,7 +332,7 @@ impl Engine {
         }
     }
 
-    /// Returns the number of messages that ever came to the queue, without the lock. A delayed message counts from the time at which it is due. A
+    /// Returns the number of messages that ever came to the queue, without the lock. A delayed message is included from its delivery time on. A
     /// salvage sets the number to that of the queued messages.
     pub fn ever_sent(&self) -> u64 {
         self.fixed().control.last_number()
@@ -349,7 +349,7 @@ impl Engine {
         (at != 0).then_some(at)
     }
 
-    /// Returns two numbers about the messages that are offered to threads which lease their message: of messages, and of their bytes.
+    /// Returns the number of messages that are offered to threads which lease their message, and the number of these messages' bytes.
     fn offered_leases(&self) -> Result<(u64, u64), Fault> {
         let (mut messages, mut bytes) = (0, 0);
         self.each_waiter(List::Offered, |waiter| {

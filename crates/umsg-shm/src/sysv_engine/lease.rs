@@ -1,8 +1,8 @@
 //! Leases: receiving a message in place. [`crate::leases`] has the table of states.
 //!
 //! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees the slot. A return, the
-//! death of the holder, or the end of the time limit puts the message back to the place of its number. This happens at once, or after the queue's
-//! retry delay ([`delay`](super::delay)).
+//! death of the holder, or the end of the time limit puts the message back to the place of its number. The message comes back at once, or after the
+//! queue's retry delay ([`delay`](super::delay)).
 
 use super::receive::{FoundMessage, Receipt, Step};
 use super::wait::{Call, Waiter};
@@ -66,7 +66,7 @@ impl Receipt for Lease {
             found,
         } = step;
         call.unname();
-        // If the lock's owner is stopped, this fails, and the message goes back to the queue.
+        // If the lock's owner is stopped, the call fails, and the message goes back to the queue.
         engine.with_lock(call.me, call.deadline, |receiving, _| {
             if waiters::state(me.node()) != waiters::State::Settled {
                 return Ok(None);
@@ -80,7 +80,7 @@ impl Receipt for Lease {
 }
 
 impl Engine {
-    /// Leases the first wanted message. Waits for one until the call's deadline.
+    /// Leases the first wanted message. Waits for a message until the call's deadline.
     pub fn lease(&self, call: &Call<'_>, want: Want) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         self.take_or_wait(call, want, &mut Lease)
@@ -211,8 +211,8 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Checks the records if a check is due: ends overdue leases and the leases of dead holders, and delivers due messages. Returns whether it
-    /// checked.
+    /// Checks the records if the time for a check has come: ends overdue leases and the leases of dead holders, and delivers the delayed messages
+    /// whose delivery time has come. Returns whether the records were checked.
     #[cold]
     pub(super) fn reclaim_if_due(
         &self,

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The two sides of a POSIX queue share no cache line, because senders and receivers are mostly different threads. Threads that use one System V
-//! queue both send and receive, and select their messages by type. With two sides, each thread would write the lines of both. Therefore a System V
-//! queue has one lock.
+//! queue both send and receive, and select their messages by type. With two sides, each thread would write the cache lines of both sides. Therefore a
+//! System V queue has one lock.
 //!
-//! A message for a waiting receiver goes straight to the receiver's node. Three cache lines move between the cores: the
-//! lock's, the node's and the cell's. The waiting thread takes the message without the lock.
+//! A message for a waiting receiver goes straight to the receiver's node. Three cache lines move between the cores: those of the lock, the node and
+//! the cell. The waiting thread takes the message without the lock.
 //!
 //! | step of a message | takes effect with |
 //! |---|---|
@@ -223,7 +223,7 @@ impl Engine {
                 wakes.add_reports();
                 match self.serve(receiving, wakes) {
                     Err(Fault::Damaged) => return Err(Fault::Damaged.into()),
-                    // Without memory, this thread serves no waiters. It wakes all of them, and they serve themselves.
+                    // Without memory, this thread serves no waiters. It wakes all waiters, which then serve themselves.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
                 self.repair_poll_fifo(receiving);
@@ -340,7 +340,7 @@ impl Engine {
         }
     }
 
-    /// Notes an event for the log of the program, see [`report`]. `pid` is that of a dead process.
+    /// Notes an event for the log of the program, see [`report`]. `pid` is the id of a dead process.
     #[cold]
     fn report(&self, what: What, pid: u32) {
         let id = self.fixed().header.id();

@@ -26,8 +26,8 @@ const BOUND: usize = NODES;
 
 /// The time, in nanoseconds of the coarse clock, after which an unanswered offer is withdrawn.
 ///
-/// This is a clock tick (10 ms) shorter than a slice, because the coarse clock may be a tick behind. So a thread that falls asleep right after an
-/// offer was made finds the offer overdue after one slice.
+/// This time is a clock tick (10 ms) shorter than a slice, because the coarse clock may be a tick behind. So a thread that falls asleep right after
+/// an offer was made finds the offer overdue after one slice.
 const TIME: u64 = SLICE - 10_000_000;
 
 impl Engine {

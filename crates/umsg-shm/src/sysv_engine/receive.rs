@@ -133,7 +133,7 @@ impl Engine {
         self.take_now(call, want, &mut Copy { buffer, truncate })
     }
 
-    /// Receives the first wanted message. Waits for one until the call's deadline.
+    /// Receives the first wanted message. Waits for a message until the call's deadline.
     pub fn receive(
         &self,
         call: &Call<'_>,
@@ -194,7 +194,7 @@ impl Engine {
         want: Want,
         longest: u64,
     ) -> Result<Enlisted<'_, T>, Refused> {
-        // A call counts once, even if it waits again.
+        // A call is counted once, even if it waits again.
         if !call.has_waited() {
             self.fixed().counters.count(Event::ReceiveBlocked);
         }
@@ -287,8 +287,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Admits blocked senders, if there are any. If that fails, the caller still keeps its message: corruption is noted, and without memory the
-    /// senders stay blocked.
+    /// Admits blocked senders, if there are any. If the admission fails, the caller still keeps its message: corruption is noted, and without memory
+    /// the senders stay blocked.
     #[inline(always)]
     pub(super) fn admit_if_any(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.waiters().len(List::Senders) != 0

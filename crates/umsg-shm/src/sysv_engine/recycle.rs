@@ -1,8 +1,8 @@
 //! Removal of a queue whose segment is kept, and creation of the next queue in this segment, whose pages already have memory. Both happen under the
 //! lock, which belongs to the segment and outlives its queues. [`segment::Rights`](super::segment::Rights) has the states.
 //!
-//! Other handles of the removed queue may exist, in this process and in others. Each of these handles finds its queue removed, because the generation
-//! has ended, and changes nothing. A segment is kept only if nothing refers to the removed queue without the lock:
+//! Other handles of the removed queue may exist, in this process and in other processes. Each of these handles finds its queue removed, because the
+//! generation has ended, and changes nothing. A segment is kept only if nothing refers to the removed queue without the lock:
 //!
 //! | if this refers to the queue | then |
 //! |---|---|
@@ -24,9 +24,9 @@ use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
 
-/// A segment with more slots that have memory is not kept.
+/// The greatest number of slots with memory in a segment that is kept.
 const SLOTS: u32 = 256;
-/// A segment whose arena uses more granules (128 KiB) is not kept.
+/// The greatest number of granules in the arena of a segment that is kept (128 KiB).
 const GRANULES: u32 = 8192;
 
 /// The properties of the next queue in a segment.
@@ -72,7 +72,7 @@ impl Engine {
     /// segment away or has made a queue in it, or if `successor` declines. `successor` runs under the lock.
     ///
     /// # If the process dies
-    /// There is no queue, or a complete one.
+    /// There is no queue, or a complete queue.
     pub fn revive(
         &self,
         me: &Thread,

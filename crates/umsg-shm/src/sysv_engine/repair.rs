@@ -154,7 +154,8 @@ fn finish_admission(
 
 /// Completes interrupted offers, and notes the offered slots in the survey.
 ///
-/// This runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Such a message ends here.
+/// This function runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Such a message ends
+/// here.
 fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     for (index, node) in Waiters::of(segment).all() {
         let record = segment.waiter_record(index)?;

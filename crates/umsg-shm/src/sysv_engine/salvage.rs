@@ -1,4 +1,4 @@
-//! Salvage: rebuilds a corrupted queue from its intact messages. Only `umsg doctor --repair` calls it.
+//! Salvage: rebuilds a corrupted queue from its intact messages. Only `umsg doctor --repair` starts a salvage.
 //!
 //! A repair ([`repair`](super::repair)) trusts cells, numbers, nodes and lease records, and rebuilds all other data. A salvage first makes these four
 //! trustworthy. It frees the cells, nodes and records that name no possible message, and limits lengths to the memory of the file. A blocked sender
@@ -43,7 +43,7 @@ impl salvage::Salvage for Engine {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault> {
         let lock = &self.fixed().control.lock;
-        // The state of the lock does not matter: a salvage rebuilds all data of the queue. If this process dies, the next salvage does.
+        // The state of the lock does not matter: a salvage rebuilds all data of the queue. If this process dies, the next salvage rebuilds all data.
         let (held, _) = lock
             .lock_anyway(me, self.segment(), deadline)
             .map_err(|_| Fault::Busy)?;
@@ -63,7 +63,7 @@ impl salvage::Salvage for Engine {
         give_back(real.slots);
         // After an error, the lock stays orphaned, and a later salvage starts over.
         let salvaged = self.rebuild_from_intact(receiving, real)?;
-        // Without memory, waiters are not served here. This also happens after a repair.
+        // Without memory, waiters are not served here, as after a repair without memory.
         if let Err(Fault::Damaged) = self.serve(receiving, &mut wakes) {
             return Err(Fault::Damaged);
         }
@@ -84,7 +84,7 @@ impl salvage::Salvage for Engine {
             if knows_threads {
                 self.give_up_for_the_dead();
             }
-            // This also takes the waiters that have given up off their lists.
+            // This call also takes the waiters that have given up off their lists.
             Ok(self.serve(receiving, wakes)?)
         });
         taken.map_err(Refused::fault)

@@ -73,7 +73,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Adds the bucket that begins in a record which comes into use. Moves the types of the new bucket there.
+    /// Adds the bucket that begins in a record which comes into use. Moves the types that belong to the new bucket into this bucket.
     pub(super) fn add_bucket(&self, new: u32) -> Result<(), Fault> {
         let bucket = &self.store.kind(new)?.bucket;
         bucket.set(0);

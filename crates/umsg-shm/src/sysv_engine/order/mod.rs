@@ -1,7 +1,7 @@
-//! The order of a System V queue's messages: by arrival, and within each type. The oldest message comes first in both.
+//! The order of a System V queue's messages: by arrival, and within each type. The oldest message is the first in both orders.
 //!
-//! Every message is in two lists: the arrival list of all messages, and the list of its type. The types in use are nodes of
-//! a search tree. Each node knows the oldest message of its subtree, so that a search can skip whole subtrees:
+//! Every message is in two lists: the arrival list of all messages, and the list of its type. The types in use are nodes of a search tree. Each node
+//! stores the number of the oldest message of its subtree, so that a search can skip whole subtrees:
 //!
 //! ```text
 //! messages   1:A   2:B   3:A   4:C   5:B        sequence number : type
@@ -50,13 +50,13 @@ pub enum Want {
     Any,
     /// The first message of this type: `msgtyp` above 0.
     Exactly(i64),
-    /// The first message of any other type: `msgtyp` above 0 with MSG_EXCEPT.
+    /// The first message of any type except this type: `msgtyp` above 0 with MSG_EXCEPT.
     Except(i64),
-    /// The first message of the lowest type up to this one: the absolute value of a `msgtyp` below 0.
+    /// The first message of the lowest type up to this type: the absolute value of a `msgtyp` below 0.
     Lowest(i64),
 }
 
-/// The order of the messages in a segment. A slot stands for its message.
+/// The order of the messages in a segment. The functions name a message by its slot.
 pub(crate) struct Order<'a, S: TypeIndexStore> {
     store: &'a S,
 }
@@ -82,7 +82,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// Adds a message behind all other messages. The caller has called [`Order::provide`] for its type, so there is always enough memory.
+    /// Adds a message after all other messages. The caller has called [`Order::provide`] for its type, so there is always enough memory.
     #[inline(always)]
     pub(crate) fn push_back(
         &self,

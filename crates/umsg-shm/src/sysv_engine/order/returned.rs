@@ -34,7 +34,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         self.insert_in_kind(slot, place, kind, before)
     }
 
-    /// Adds a message to the list of its type, behind another message.
+    /// Adds a message to the list of its type, after another message.
     fn insert_in_kind(
         &self,
         slot: u32,
@@ -96,7 +96,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok((below.1, above.1))
     }
 
-    /// Returns the message of a type behind which a number belongs, if there is one. `previous` is the neighbour in order of arrival.
+    /// Returns the message of a type after which a number belongs, if there is such a message. `previous` is the neighbour in order of arrival.
     fn before_in_kind(
         &self,
         (index, kind): (u32, &Kind),

@@ -8,7 +8,7 @@ use crate::sync::{Guarded32, Guarded64, words};
 pub trait TypeIndexStore {
     /// Returns the place of a slot; [`Fault::Damaged`] for an impossible slot.
     fn place(&self, slot: u32) -> Result<&Place, Fault>;
-    /// Returns the number of slots that were ever used. It bounds every walk along the messages.
+    /// Returns the number of slots that were ever used. The number bounds every walk along the messages.
     fn places(&self) -> u32;
     /// Returns the record of a type; [`Fault::Damaged`] for an impossible index.
     fn kind(&self, index: u32) -> Result<&Kind, Fault>;
@@ -63,7 +63,7 @@ pub struct Kind {
     pub(super) chain: Guarded32,
 }
 
-/// In place of a sequence number, if there is no message.
+/// The value in place of a sequence number if there is no message.
 pub(super) const NONE: u64 = u64::MAX;
 
 /// The number of cache words for records. Types that were used recently and differ in their lowest bits are found without a search.

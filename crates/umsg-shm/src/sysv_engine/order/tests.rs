@@ -85,8 +85,8 @@ fn arrivals(order: &Order<'_, Records>) -> Vec<u32> {
     order.iter().map(Result::unwrap).collect()
 }
 
-/// Asserts three facts: the tree is a search tree, each node knows the oldest message of its subtree, and each type without messages is in the idle
-/// list.
+/// Asserts three facts: the tree is a search tree, each node stores the number of the oldest message of its subtree, and each type without messages
+/// is in the idle list.
 fn assert_sound(records: &Records) {
     fn visit(records: &Records, at: &Guarded32, parent: u32, types: &mut Vec<i64>) -> u64 {
         let Some(index) = target(at) else {

@@ -9,7 +9,7 @@ use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-/// A bound for a walk along a path: no path of an intact tree has this number of steps. Among a million types, the longest path has about 60.
+/// A bound for a walk along a path: no path of an intact tree has this number of steps. Among a million types, the longest path has about 60 steps.
 const DEPTH: usize = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
@@ -237,7 +237,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// Returns the word that names a node: the link of its parent to it, or the root.
+    /// Returns the word that names a node: the parent's link to the node, or the root.
     fn naming(&self, index: u32, kind: &'a Kind) -> Result<&'a Guarded32, Fault> {
         let candidates = match target(&kind.parent) {
             Some(parent) => {

@@ -18,7 +18,7 @@ use super::store::{NONE, link, target};
 use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 
-/// The number of idle types up to which no type is removed for a new one.
+/// The number of idle types up to which no type is removed for a new type.
 pub(super) const IDLE: u32 = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {

@@ -13,8 +13,8 @@ const QUEUED: u32 = 1;
 pub struct Cell {
     /// Bit 0: the message is queued. The bits above it: the number of leases after which the message came back.
     state: Guarded32,
-    /// The message's length in bytes. It is loose, as are the type and the message itself: a receiver reads an offered message
-    /// without the lock, and may lose the offer meanwhile.
+    /// The message's length in bytes. The length, the type and the message itself are loose: a receiver reads an offered message without the lock,
+    /// and may lose the offer meanwhile.
     pub(super) len: Loose32,
     /// The message's type, as the bits of an i64.
     pub(super) mtype: Loose64,

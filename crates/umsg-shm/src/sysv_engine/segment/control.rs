@@ -112,7 +112,7 @@ pub(crate) struct LastUses {
     pub(crate) receiver: u32,
 }
 
-/// The counts. Every word is exact under the lock, and a hint elsewhere.
+/// The counts. Every word is exact under the lock, and a hint without the lock.
 impl ControlBlock {
     /// Returns the counts of the queue.
     #[inline(always)]
@@ -219,7 +219,7 @@ impl ControlBlock {
         self.receiver.store(pid, Ordering::Relaxed);
     }
 
-    /// Names the process for which the caller has sent or received.
+    /// Records the process for which the caller has sent or received as the last sender or receiver.
     pub(crate) fn name_last(&self, list: List, pid: u32) {
         let word = match list {
             List::Receivers => &self.receiver,
@@ -352,7 +352,7 @@ impl ControlBlock {
     }
 }
 
-/// The words that the modules of waiters, leases and the arena keep here.
+/// The words that the modules of waiters, leases and the arena keep in the control block.
 impl ControlBlock {
     /// Returns the ends of a list of waiter records.
     #[inline(always)]
