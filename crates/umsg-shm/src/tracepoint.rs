@@ -1,7 +1,7 @@
 //! Static tracepoints (USDT) for bpftrace, perf, SystemTap and gdb.
 //!
-//! A tracepoint is one instruction that does nothing, and an entry in the section `.note.stapsdt`, which names it and says where its arguments are.
-//! The crate `probe` makes both. docs/guide/see.md lists the tracepoints and their arguments.
+//! A tracepoint is one instruction that does nothing, and an entry in the section `.note.stapsdt`. The entry contains the name of the tracepoint and
+//! the places of its arguments. The crate `probe` makes the instruction and the entry. docs/guide/see.md lists the tracepoints and their arguments.
 
 /// Places the tracepoint `umsg:$name`.
 #[macro_export]

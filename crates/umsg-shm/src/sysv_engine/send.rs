@@ -64,8 +64,9 @@ impl Engine {
         self.fixed().control.has_room(messages, bytes)
     }
 
-    /// Returns a refusal if there is no room for these numbers of messages and bytes. While messages are leased or delayed, first delivers those that
-    /// are due, so that the new messages come behind them. If leased messages take the room, it also ends overdue leases.
+    /// Returns a refusal if there is no room for these numbers of messages and bytes. While messages are leased or delayed, first delivers the
+    /// messages whose delivery time has come: the new messages then come after these messages. If leased messages take the room, the function also
+    /// ends overdue leases.
     #[inline(always)]
     pub(super) fn check_room(
         &self,
@@ -109,7 +110,7 @@ impl Engine {
         Ok(sequence)
     }
 
-    /// Gives a message a number: the last number plus `ahead`. The message is sent once the control block's number reaches it.
+    /// Gives a message a number: the last number plus `ahead`. The message is sent once the control block's number reaches the message's number.
     #[inline(always)]
     pub(super) fn number(
         &self,

@@ -1,4 +1,4 @@
-//! Slots: takes, fills and frees them. The caller of each function holds the lock.
+//! Slots: taking, filling and freeing them. The caller of each function holds the lock.
 
 use super::Engine;
 use super::segment::{Cell, Layout, Segment};

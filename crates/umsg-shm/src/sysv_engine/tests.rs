@@ -334,7 +334,7 @@ fn corrupt_bytes_of_a_withdrawn_offer_are_no_damage() {
     }
 }
 
-/// If each abandoned node cost a slice, that would take longer than the receiver waits.
+/// If each abandoned node cost a slice, the message would come later than the receiver's deadline.
 #[test]
 fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
     if cfg!(miri) {

@@ -126,8 +126,8 @@ impl Engine {
         settled
     }
 
-    /// Returns whether the waiter's permission was checked under the current rights. If not, the waiter has to check again. This happens to senders
-    /// for which a change of the rights found no room, and to other waiters if the process that changed the rights died.
+    /// Returns whether the waiter's permission was checked under the current rights. If not, the waiter has to check again. There are two kinds of
+    /// such waiters: senders for which a change of the rights found no room, and all waiters if the process that changed the rights died.
     pub(super) fn is_judged(&self, waiter: Waiter<'_>) -> bool {
         waiter.record.rights() == self.fixed().rights.version()
     }
@@ -221,7 +221,7 @@ impl Engine {
             let waited = self.wait_once(call, list, enlist, accept);
             match waited {
                 Ok(Some(outcome)) => return Ok(outcome),
-                // The deadline has passed: the call makes one more attempt, because the message or the room may be there.
+                // The deadline has passed: the call makes one more attempt, because a message or room may be available by now.
                 Ok(None) if !is_over => is_over = call.deadline.has_passed(),
                 Ok(None) => return Err(Refused::TimedOut.by(call.deadline)),
                 Err(Refused::Fault(Fault::Busy)) if !call.deadline.has_passed() => {}
@@ -291,7 +291,7 @@ impl Engine {
                 fence(Ordering::SeqCst);
                 self.is_removed()
             },
-            // `is_removed` comes first, because it does not need the lock, which its owner may never release.
+            // `is_removed` is called first, because it needs no lock: the lock's owner may never release the lock.
             || {
                 self.is_removed()
                     || self.look_around(call, me, list) == Err(Refused::Own(Why::Removed))

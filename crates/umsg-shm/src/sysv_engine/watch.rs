@@ -200,7 +200,7 @@ mod polled {
 
     impl Drop for Engine {
         fn drop(&mut self) {
-            // This fails while the lock's owner is stopped. The next process that rings then finds out that no process polls.
+            // The call fails while the lock's owner is stopped. The next process that rings then finds out that no process polls.
             let _ = self.stop_polling(thread::current());
         }
     }

@@ -52,7 +52,7 @@ pub trait WaiterStore: Liveness + Sized {
     /// Returns the number of nodes that have memory.
     fn nodes_in_use(&self) -> &Guarded32;
 
-    /// Allocates the memory of `more` nodes after the first `usable` ones.
+    /// Allocates the memory of `more` nodes after the first `usable` nodes.
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault>;
 }
 
@@ -112,7 +112,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(Some((index, self.segment.node(index)?)))
     }
 
-    /// Inserts a node into a list, behind the earlier nodes of the same or a better rank.
+    /// Inserts a node into a list, after the earlier nodes of the same or a better rank.
     pub(crate) fn insert(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -153,7 +153,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(after)
     }
 
-    /// Links a node into a list behind the node `after` (index + 1), or at the head for 0.
+    /// Links a node into a list after the node `after` (index + 1), or at the head for 0.
     fn link(
         &self,
         _: ReceiverHeld<'_>,
@@ -179,7 +179,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Removes a node from its list, if it is in one.
+    /// Removes a node from its list, if the node is in a list.
     pub(crate) fn remove(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         self.unlink(receiving, node)?;
         node.list.set(List::None as u32);
@@ -242,7 +242,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     }
 
     /// Claims a node for the calling thread. The node is in the state `Waiting` and in no list. Returns None if all nodes are in use. Nodes of the
-    /// same rank are served in order of arrival. The rank [`UNRANKED`] stands for the thread's own rank.
+    /// same rank are served in order of arrival. The rank [`UNRANKED`] means the thread's own rank.
     pub(crate) fn claim(
         &self,
         _: ReceiverHeld<'_>,

@@ -1,6 +1,6 @@
 //! Blocked threads: each has a node, which is in a list while the thread waits.
 //!
-//! The word of a node is a robust futex. The thread names it to the kernel while it sleeps:
+//! The word of a node is a robust futex. The thread names the word to the kernel while the thread sleeps:
 //!
 //! | word | state | may leave it | if the thread dies |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the owner of the lock reuses it; an offered message goes back to the head | - |
 //!
 //! Each change of the word is one atomic operation. If a thread's compare-and-swap fails, the thread accepts the change of the other thread. The lock
-//! under which messages are received protects the lists and all other fields. A [`WaiterStore`] knows where the nodes and the heads of the lists lie.
+//! under which messages are received protects the lists and all other fields. A [`WaiterStore`] says where the nodes and the heads of the lists lie.
 //!
 //! Before the owner of the lock settles a node, it may also write other data beside the node. The node's thread reads these data after it sees the
 //! new word. A process may withdraw an offer while the thread still reads. Therefore a thread that copies without the lock trusts its copy only
@@ -45,8 +45,8 @@ pub enum State {
     Waiting,
     /// A message is offered to the thread, or the thread's message is admitted.
     Settled,
-    /// The thread has copied the offered message: the message is received, and its slot can be freed. Or the thread is a sender that knows that its
-    /// message is sent.
+    /// The thread has copied the offered message: the message is received, and its slot can be freed. Or the thread is a sender that has read that
+    /// its message is sent.
     Accepted,
     /// The thread died while it waited.
     DiedWaiting,
@@ -103,8 +103,8 @@ fn exchange(node: &Node, from: u32, to: u32) -> bool {
 
 /// Gives the node up, in any state, without the lock. The next owner of the lock removes the node from its list.
 pub(crate) fn give_up(node: &Node) {
-    // Release: a process that reuses the node sees everything that the thread did with it. This is a swap, not a store: all changes of a claimed
-    // node's word are read-modify-writes, so they have one order.
+    // Release: a process that reuses the node sees everything that the thread did with the node. This is a swap, not a store: all changes of a
+    // claimed node's word are read-modify-writes, so they have one order.
     node.word.swap(0, Ordering::Release);
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
 const AHEAD: u64 = 1_000_000_000;
 
 /// Returns whether at least `time` has passed since `since`. Times are nanoseconds of the monotonic clock. A time far in the future was forged, and
-/// counts as long ago.
+/// is treated as long ago.
 pub(crate) fn is_over(since: u64, time: u64, now: u64) -> bool {
     match now.checked_sub(since) {
         Some(passed) => passed >= time,
@@ -142,7 +142,7 @@ pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool
     match state(node) {
         State::Free | State::DiedWaiting => true,
         State::Waiting => {
-            // A thread names itself in two fields; an overwritten node rarely agrees in both.
+            // A thread writes its id into two fields, which rarely agree in an overwritten node.
             let is_forged = node.word.load(Ordering::Relaxed) & TID != node.tid.get();
             (is_forged || knows_threads && is_orphan(lives, node)) && give_up_waiting(node)
         }
@@ -163,7 +163,8 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
 /// Returns whether the wait of a sender in the list is over, because its thread has given up or died.
 ///
 /// Frees the node of a dead thread that the kernel did not mark. Such a thread died at the end of a slice, while it checked the queue: at that time
-/// it names the lock to the kernel, not its node. If another thread has got the id of the dead one, the node stays until that thread ends, too.
+/// it names the lock to the kernel, not its node. If another thread has got the id of the dead thread, the node stays until that other thread ends,
+/// too.
 pub(crate) fn has_left(lives: &dyn Liveness, node: &Node) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,

@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 
-/// The number of threads that can wait in order. If more threads wait, the others retry every millisecond.
+/// The number of threads that can wait in order. If more threads wait, the other threads retry every millisecond.
 #[cfg(not(loom))]
 pub const NODES: usize = 4096;
 #[cfg(loom)]
@@ -22,10 +22,10 @@ pub struct Node {
     pub previous: Guarded32,
     /// The slot of a blocked sender's message ([`NO_SLOT`] for a batch), or of the message offered to a receiver.
     pub slot: Guarded32,
-    /// The thread's scheduling rank; lower ranks are served first. It is set as soon as a second thread waits.
+    /// The thread's scheduling rank; lower ranks are served first. The rank is set as soon as a second thread waits.
     pub rank: Guarded32,
-    /// The thread, its process, and its start time in clock ticks since boot. They can prove the thread's death if the kernel could not mark the
-    /// word.
+    /// The thread, its process, and its start time in clock ticks since boot. These fields can prove the thread's death if the kernel could not mark
+    /// the word.
     pub tid: Guarded32,
     pub pid: Guarded32,
     pub birth: Guarded64,

@@ -1,9 +1,9 @@
 //! Pacing: how long a call spins before it sleeps.
 //!
-//! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds no message or no room spins for some
-//! microseconds, as long as recent spins were successful. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a
-//! few unsuccessful spins, the next waits do not spin. On a single processor, only a handle with [`Waiting::Spinning`] spins. Before a call sleeps,
-//! it yields the processor a few times: see [`yielding`](super::yielding).
+//! A sleep costs the waker more than a microsecond, and the sleeper several microseconds. Therefore a call that finds no message or no room spins for
+//! some microseconds, as long as recent spins were successful. Each successful spin lengthens the next spin, and each unsuccessful spin halves the
+//! next spin. After a few unsuccessful spins, the next waits do not spin. On a single processor, only a handle with [`Waiting::Spinning`] spins.
+//! Before a call sleeps, it yields the processor a few times: see [`yielding`](super::yielding).
 //!
 //! The pauses between reads matter, too. Two cores that exchange a cache line for each message move about three million messages a second. A receiver
 //! that lets a few messages gather moves several times as many. In a *stream*, the receiver gets several messages between two waits. A receiver that
@@ -25,9 +25,9 @@ pub enum Waiting {
     /// Spins for some microseconds if recent spins were successful and the machine has another processor, then sleeps.
     #[default]
     Adaptive,
-    /// Yields the processor a few times, then sleeps. This takes the least CPU time.
+    /// Yields the processor a few times, then sleeps. This choice takes the least CPU time.
     Blocking,
-    /// Spins until the deadline. This has the least latency, and takes a whole processor.
+    /// Spins until the deadline. This choice has the least latency, and takes a whole processor.
     Spinning,
 }
 
@@ -37,8 +37,8 @@ pub(crate) const LONGEST: u32 = 50_000;
 const FIRST: u32 = 20_000;
 /// The shortest useful spin, in nanoseconds.
 const SHORTEST: u32 = 2_000;
-/// The number of waits without a spin after spinning has not paid. Then a trial spin follows. The number doubles after each trial that does not pay
-/// either, because threads that share a processor never gain by spinning.
+/// The number of waits without a spin after unsuccessful spins. Then a trial spin follows. The number doubles after each unsuccessful trial, because
+/// threads that share a processor never gain by spinning.
 const PAUSE: u32 = 64;
 /// The largest number of waits without a spin.
 const LONGEST_PAUSE: u32 = 1_024;
@@ -64,7 +64,7 @@ pub struct Pacing {
     mode: AtomicU32,
     /// The length of the next spin, in nanoseconds. A value below [`SHORTEST`] is the number of waits without a spin.
     budget: AtomicU32,
-    /// The number of waits without a spin that follow when spinning no longer pays.
+    /// The number of waits without a spin that follow after unsuccessful spins.
     pause: AtomicU32,
     /// The start of the last wait without a spin, in nanoseconds of the monotonic clock.
     began: AtomicU64,
@@ -247,7 +247,7 @@ impl Pacing {
         }
     }
 
-    /// Adapts the next pause to the result of the last one. `has_gathered` says whether room for more than one message has become free. If not, the
+    /// Adapts the next pause to the result of the last pause. `has_gathered` says whether room for more than one message has become free. If not, the
     /// receiver is slow or shares a processor with this sender, or other senders took the room.
     pub(crate) fn learn_of_room(&self, has_gathered: bool) {
         self.room_trial

@@ -15,7 +15,7 @@ const NAP: u64 = 1_000_000;
 /// The greatest delay of the coarse clock, in nanoseconds, on a kernel with 250 ticks a second. This clock decides when leases end.
 pub(crate) const TICK: u64 = 4_000_000;
 
-/// When a timed wait ends, the time for which its thread waits for the lock.
+/// The time for which a thread waits for the lock at the end of a timed wait.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 
 /// The reason why an attempt failed. `Own` has the reasons of one engine.
@@ -137,8 +137,8 @@ impl Sleeper<'_> {
 
     /// Sleeps in slices until the node's word changes. A wake-up can be lost if the thread that should send it dies.
     ///
-    /// `announce` runs before each sleep, `look_around` after each slice. Each returns true if the wait is abandoned. `lease_end` is the time at
-    /// which the first lease expires; 0 for never.
+    /// `announce` runs before each sleep, `look_around` after each slice. Each of these functions returns true if the wait is abandoned. `lease_end`
+    /// is the time at which the first lease expires; 0 for never.
     pub(crate) fn sleep(
         &self,
         lease_end: &AtomicU64,
@@ -158,7 +158,7 @@ impl Sleeper<'_> {
                 Slept::TimedOut if self.deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut if look_around() => return End::Abandoned,
                 Slept::Awake if self.is_settled() => return End::Settled,
-                // The deadline counts after each wake-up, because a hostile process could wake this thread endlessly.
+                // The deadline is checked after each wake-up, because a hostile process could wake this thread endlessly.
                 Slept::Awake if self.deadline.has_passed() => return End::TimedOut,
                 Slept::Awake | Slept::TimedOut => {}
             }

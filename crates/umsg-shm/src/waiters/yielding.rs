@@ -1,11 +1,11 @@
 //! Yielding the processor before a sleep.
 //!
-//! If sender and receiver share a processor, a yield lets the other thread run at once. A sleep and a wake-up take several times as long. Two things
-//! can be learned from the length of a yield:
+//! If sender and receiver share a processor, a yield lets the other thread run at once. A sleep and a wake-up take several times as long. The length
+//! of a yield shows two facts:
 //!
-//! - A yield that lasts longer than the system call alone has let another thread run. If it also ended the wait, both sides share the processor.
-//!   Then a sender first adds its node to the list, and yields afterwards. So the receiver also admits the message of the sender, and each switch
-//!   of the processor moves two messages.
+//! - A yield that lasts longer than the system call alone has let another thread run. If the yield also ended the wait, both sides share the
+//!   processor. Then a sender first adds its node to the list, and yields afterwards. So the receiver also admits the message of the sender, and each
+//!   switch of the processor moves two messages.
 //! - A yield that lasts for hundreds of microseconds has let a third thread run for its time slice. The scheduler charges a yielding thread for the
 //!   rest of its own slice. So even a load of the lowest priority gets most of the processor. Therefore a handle that finds such a load sleeps
 //!   for a while without yields.
@@ -23,7 +23,7 @@ const SURE: u32 = 4;
 /// The shortest yield in which another thread has run, in nanoseconds. The system call alone takes a part of that time.
 const SWITCH: u64 = 1_000;
 
-/// The shortest yield in which a load has run, in nanoseconds. If the thread sleeps in place of such a yield, that costs a small part of this time.
+/// The shortest yield in which a load has run, in nanoseconds. A sleep in place of such a yield costs a small part of this time.
 const LONG: u64 = 300_000;
 
 /// Two long yields within this number of yields show a load. Threads that share the processor equally have long yields more rarely.
@@ -44,7 +44,7 @@ pub(super) struct Yielding {
     shared: AtomicU32,
     /// The number of yields that are still to be timed.
     timed: AtomicU32,
-    /// The number of yields since the last long one, at most [`RARE`].
+    /// The number of yields since the last long yield, at most [`RARE`].
     since: AtomicU32,
     /// The end of the time without yields, in nanoseconds of the coarse clock. 0 for none.
     resumes: AtomicU64,
@@ -130,7 +130,7 @@ impl Yielding {
             0 => YIELDS,
             resumes if clock::monotonic_coarse() < resumes => 0,
             _ => {
-                // The load may have ended. If it has not ended, one long yield shows it.
+                // The load may have ended. If it has not ended, one long yield shows the load again.
                 self.resumes.store(0, Relaxed);
                 self.since.store(0, Relaxed);
                 self.timed.store(TIMED, Relaxed);

@@ -94,7 +94,7 @@ impl Header {
         (next <= self.turns.load(Ordering::Relaxed)).then_some(next)
     }
 
-    /// Notes that the namespace has noted all turns up to this one for the file's index.
+    /// Records that the namespace has noted all turns up to `turns` for the file's index.
     pub fn note_turns(&self, turns: u64) {
         self.turns.fetch_max(turns, Ordering::Relaxed);
     }

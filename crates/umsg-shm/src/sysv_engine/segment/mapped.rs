@@ -34,7 +34,7 @@ impl Segment {
     }
 }
 
-// SAFETY: `Fixed` is `repr(C)` and consists of atomics. The layouts of `Layout::new` begin with it and end with the file.
+// SAFETY: `Fixed` is `repr(C)` and consists of atomics. The layouts of `Layout::new` begin with `Fixed` and end with the file.
 unsafe impl Format for Fixed {
     type Layout = Layout;
     type Cell = Cell;

@@ -8,8 +8,8 @@
 //! | vacant | 4 | that of the removed queue | no queue; the process that removed it keeps the segment | that process changes it to live, of the next generation; a process that wants a name of the file changes it to removed |
 //! | removed | 2 | 0 | no queue, for ever | nothing |
 //!
-//! Every handle of a queue knows its generation, and each call compares it with the state under the lock. So a handle of an earlier queue finds its
-//! queue removed, and never uses a later one.
+//! Every handle of a queue stores the queue's generation, and each call compares this generation with the state under the lock. So a handle of an
+//! earlier queue finds its queue removed, and never uses a later queue.
 
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Ordering, fence};
@@ -25,7 +25,7 @@ const KIND: u32 = 0xff;
 /// The number that each further generation adds to the state.
 const NEXT: u32 = 0x100;
 
-/// The position of a queue in the sequence of queues that a segment holds. It is also the value of the state while the queue exists.
+/// The position of a queue in the sequence of queues that a segment holds. The number is also the value of the state while the queue exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(u32);
 
@@ -40,7 +40,7 @@ impl Generation {
     /// as late as possible: after 63 times 65,535 queues.
     pub const LAST: Generation = Generation(LIVE + 1007 * NEXT);
 
-    /// Returns the number of the generation; the first one has number 0.
+    /// Returns the number of the generation; the first generation has number 0.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0 / NEXT
@@ -70,7 +70,7 @@ impl State {
         State(word)
     }
 
-    /// Returns the generation of the queue, if one exists.
+    /// Returns the generation of the queue, if a queue exists.
     #[must_use]
     pub fn live(self) -> Option<Generation> {
         self.of_kind(LIVE)
@@ -82,7 +82,7 @@ impl State {
         self.of_kind(VACANT)
     }
 
-    /// Returns whether there is no queue. A state that is not in the module's table is corrupted, and counts as that of an existing queue.
+    /// Returns whether there is no queue. A state that is not in the module's table is corrupted, and is treated as that of an existing queue.
     #[must_use]
     pub fn is_removed(self) -> bool {
         self.0 == REMOVED || self.vacant().is_some()
@@ -113,7 +113,8 @@ pub struct Rights {
     pub(super) cgid: AtomicU32,
     /// The permission bits.
     pub(super) mode: AtomicU32,
-    /// The flags of pollers: see [`crate::doorbell`]; 0 if no process polls. The word is here because every operation reads this line.
+    /// The flags of pollers: see [`crate::doorbell`]; 0 if no process polls. The word is in this struct because every operation reads the struct's
+    /// cache line.
     pub(super) watched: Guarded32,
     /// The time of the last change: CLOCK_REALTIME, in seconds since 1970.
     pub(super) changed_at: AtomicU64,
@@ -187,8 +188,8 @@ impl Rights {
                 .is_ok()
     }
 
-    /// Removes the queue of this generation, and keeps the segment for the next one. The caller holds the lock. Returns false if the queue
-    /// was removed without the lock meanwhile, or if the segment has already held the greatest number of queues.
+    /// Removes the queue of this generation, and keeps the segment for the next queue. The caller holds the lock. Returns false if the queue was
+    /// removed without the lock meanwhile, or if the segment has already held the greatest number of queues.
     pub(crate) fn vacate(&self, _: ReceiverHeld<'_>, generation: Generation) -> bool {
         let is_vacated = generation.next().is_some()
             && self
@@ -200,7 +201,7 @@ impl Rights {
                     Ordering::Relaxed,
                 )
                 .is_ok();
-        // Release: GENERATION. A reader that finds a word of the next queue and then reads the state again finds this state or a later one.
+        // Release: GENERATION. A reader that finds a word of the next queue and then reads the state again finds this state or a later state.
         fence(Ordering::Release);
         is_vacated
     }
@@ -264,8 +265,8 @@ impl Rights {
 
     /// Returns the version under which the caller is about to check a permission.
     ///
-    /// RIGHTS. Acquire: pairs with the release in [`publish`](Self::publish). A reader of a version also reads the rights that
-    /// belong to it, or newer ones. If the rights are newer, the check under the lock finds the version outdated.
+    /// RIGHTS. Acquire: pairs with the release in [`publish`](Self::publish). A reader of a version also reads the rights that belong to it, or newer
+    /// rights. If the rights are newer, the check under the lock finds the version outdated.
     #[inline(always)]
     pub fn version_to_check(&self) -> u32 {
         self.version.load(Ordering::Acquire)
@@ -285,12 +286,12 @@ impl Rights {
         }
     }
 
-    /// Changes the permissions. The caller calls [`publish`](Self::publish) after it.
+    /// Changes the permissions. The caller then calls [`publish`](Self::publish).
     pub fn set(&self, _: ReceiverHeld<'_>, permissions: &Permissions) {
         self.store(permissions);
     }
 
-    /// Changes only the permission bits. The caller calls [`publish`](Self::publish) after it.
+    /// Changes only the permission bits. The caller then calls [`publish`](Self::publish).
     pub fn set_mode(&self, _: ReceiverHeld<'_>, mode: u32) {
         // Relaxed: as in `store`.
         self.mode.store(mode, Ordering::Relaxed);

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::mem::offset_of;
 
-/// The text of the error for a file with another beginning.
+/// The text of the error for a file without the magic number.
 const NO_MAGIC: &str = "the file does not begin with the magic number";
 
 /// The header, rights and counts of a queue, read from its file with one system call. The counts may be of different instants.
@@ -108,8 +108,8 @@ pub struct QueueCounts {
     pub bytes: u64,
 }
 
-/// The [`Liveness`] for a queue whose creator had the namespaces of this process. It is used only for locks in plain form, which need no other
-/// knowledge of processes.
+/// The [`Liveness`] for a queue whose creator had the namespaces of this process. It is used only for locks in plain form, which ask no other
+/// question about processes.
 struct Home;
 
 impl Liveness for Home {
@@ -142,7 +142,7 @@ impl HeaderView {
     /// Maps the header in a file of which [`summary`] has returned the contents.
     ///
     /// # Errors
-    /// `System`.
+    /// `System` if the page can't be mapped.
     pub fn map(file: BorrowedFd<'_>) -> Result<HeaderView, AttachError> {
         const { assert!(BEGINNING < PAGE) };
         let view = View::map(file)?;
@@ -152,7 +152,7 @@ impl HeaderView {
         Ok(HeaderView { view, is_home })
     }
 
-    /// Returns the counts of the queue. The inner value is None if the segment is vacant: its queue was removed, and the next one may follow. The
+    /// Returns the counts of the queue. The inner value is None if the segment is vacant: its queue was removed, and the next queue may follow. The
     /// result is None if the queue was removed for good, or the file was truncated.
     pub fn counts(&self) -> Option<Option<QueueCounts>> {
         let messages = self
@@ -254,7 +254,8 @@ impl Bytes {
             .is_some_and(|generation| generation != Generation::default())
     }
 
-    /// Returns whether bytes that were read later belong to the same queue as these. If not, there was no queue for a moment in between.
+    /// Returns whether bytes that were read later belong to the same queue as these bytes. If not, there was no queue for a moment between the two
+    /// reads.
     fn is_of_queue_in(&self, later: &Bytes) -> bool {
         let id = |bytes: &Bytes| bytes.u32_at(offset_of!(Header, id));
         self.state() == later.state() && id(self) == id(later)

@@ -129,7 +129,7 @@ impl WaiterRecord {
         self.size.set(len as u64);
     }
 
-    /// Notes that the thread is about to sleep. ASLEEP: the caller puts a fence behind this store.
+    /// Notes that the thread is about to sleep. ASLEEP: the caller puts a fence after this store.
     pub(crate) fn fall_asleep(&self) {
         self.asleep.store(1, Ordering::Relaxed);
     }
