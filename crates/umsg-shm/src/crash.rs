@@ -351,7 +351,7 @@ points! {
     MSG_PARKED;
     /// A waiter record is filled and in no list: the record is free again.
     MSG_CLAIMED;
-    /// The waiter record is in its list, and the lock is held: the thread has not yet named its node to the kernel, and the start time of the thread
+    /// The waiter record is in its list, and the lock is held. The thread has not yet named its node to the kernel: the start time of the thread
     /// proves its death.
     MSG_LISTED;
     /// The thread has named the node to the kernel, so the kernel marks the node at the thread's death.

@@ -145,7 +145,7 @@ const PAUSE: u64 = 1_000_000;
 pub(crate) struct NextQuery(AtomicU64);
 
 impl NextQuery {
-    /// Returns whether the time for the next check seems to have come. This is a hint, read without the lock.
+    /// Returns whether the time for the next check seems to have come. The result is a hint, read without the lock.
     pub(crate) fn seems_due(&self) -> bool {
         // Relaxed: the value is a hint.
         cfg!(loom) || self.0.load(Ordering::Relaxed) <= clock::monotonic_coarse()

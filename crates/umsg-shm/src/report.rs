@@ -1,8 +1,8 @@
 //! Reports of rare events: repairs, deaths, expired messages, corruption and long waits, for the log of a program.
 //!
 //! Most of these events are found under a lock of a queue. A receiver of reports may do anything, even use the same queue. So [`note`] only writes
-//! the report into a table of this process, and [`tell`] passes it on once the thread has released the lock. Both work in signal handlers: they take
-//! no memory and wait for nothing.
+//! the report into a table of this process, and [`tell`] delivers the report once the thread has released the lock. Both functions work in signal
+//! handlers: they take no memory and wait for nothing.
 //!
 //! | state of an entry | who writes it | next |
 //! |---|---|---|

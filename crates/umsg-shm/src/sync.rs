@@ -3,12 +3,12 @@
 //! All words of a segment have types of this module. Under `--cfg loom` these are loom's types. So the models in `model/tests` explore the
 //! shipped code.
 //!
-//! There are three kinds of words. An *atomic* is also read without the lock of its side; each use explains its ordering. A *guarded* word
-//! is accessed only under its lock, or by the one owner that the protocol names. To the machine it is a relaxed atomic, because a hostile
-//! peer may write it at any time, and that must not be undefined behaviour. To loom it is plain memory, so loom reports a missing barrier as
-//! a race. A *loose* word is written like a guarded word, and may also be read by a thread that does not know whether it owns the word. This thread
-//! uses the value only if a later compare-and-swap proves that the thread did own the word. To loom a loose word is atomic. With `LOOM_LOCATION=1`,
-//! loom reports the place of a race on a guarded word.
+//! There are three kinds of words. An *atomic* is also read without the lock of its side; each use explains its ordering. A *guarded* word is
+//! accessed only under its lock, or by the single owner that the protocol names. To the machine, a guarded word is a relaxed atomic, because a
+//! hostile peer may write it at any time, and this write must not be undefined behaviour. To loom, a guarded word is plain memory, so loom reports a
+//! missing barrier as a race. A *loose* word is written like a guarded word, and a thread may also read it without proof that the thread owns the
+//! word. This thread uses the value only if a later compare-and-swap proves that the thread did own the word. To loom, a loose word is atomic. With
+//! `LOOM_LOCATION=1`, loom reports the place of a race on a guarded word.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

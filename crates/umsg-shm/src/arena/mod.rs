@@ -14,7 +14,7 @@
 //! free slots are collected.
 //!
 //! An [`ArenaStore`] says where an engine keeps the parts of its arena and the free slots, and which lock protects the arena. Senders write messages
-//! under this lock. It is the sender lock of a POSIX queue, and the only lock of a System V queue.
+//! under this lock: the sender lock of a POSIX queue, or the only lock of a System V queue.
 //!
 //! The lists of free blocks are derived state. The lengths of the blocks form a chain through the whole arena at every instant, because a cut writes
 //! the header of the second half first. After a death, [`rebuild`] follows this chain.
@@ -401,7 +401,7 @@ mod tests {
         assert!(end <= segment.arena_len().get());
     }
 
-    /// Follows the chain of blocks and returns the lengths of the free ones.
+    /// Follows the chain of blocks and returns the lengths of the free blocks.
     fn free_blocks(segment: &Segment) -> Vec<u32> {
         let (mut block, mut before, mut found) = (0, 0, Vec::new());
         while block < segment.arena_len().get() {

@@ -13,7 +13,7 @@
 //! | [`LATE`] | an owner of the lock that has not found the packet: it rings in place of the sender | the packets of `shown`, and one more if the sender has rung since |
 //!
 //! The sender may die or be stopped before it rings. So each process that reads or changes the level of the queue under the lock first makes sure
-//! that the ring is done: no call sees a message of which pollers have not been told. A receive that leaves the queue empty need not ring.
+//! that the ring is done. No call sees a message of which pollers have not been told. A receive that leaves the queue empty need not ring.
 //!
 //! A sender whose ring is late takes the lock again and counts the packets. Until then the other processes count the packets at each change, and no
 //! other ring is deferred. If the sender is dead, [`LATE`] ends after [`REFUSALS`] further sends.

@@ -32,7 +32,7 @@ pub(crate) struct Doorbell {
     host: Option<Arc<dyn Host>>,
     /// The identity of the queue's file.
     file: FileIdentity,
-    /// The descriptor that this process polls, or [`NONE`]. It is opened at the first poll, and closed with the queue.
+    /// The descriptor that this process polls, or [`NONE`]. The descriptor is opened at the first poll, and closed with the queue.
     polled: AtomicI32,
     /// The number in the name of the polled FIFO; 0 for a private FIFO.
     polled_name: AtomicU64,
@@ -50,8 +50,8 @@ pub(crate) struct Doorbell {
     time_ticket: AtomicU64,
     /// The signals that were masked in every thread that has requested a descriptor.
     masked: AtomicU64,
-    /// The reading of the monotonic clock at which a helper for deadlines next checks whether processes poll without a helper, and the pause
-    /// after that check. The time is 0 before the first check.
+    /// The time, on the monotonic clock, of the next check whether processes poll without a helper, and the pause after that check. A helper for
+    /// deadlines makes this check. The time is 0 before the first check.
     lack_asked_at: AtomicU64,
     lack_pause: AtomicU64,
     /// The value of the word `calls` when the FIFO last showed the level. The helper sleeps while `calls` has this value.
@@ -169,7 +169,7 @@ impl Doorbell {
                 name
             }
             Err(_) => {
-                // SAFETY: this function has just taken the number out of its owner, and nothing else keeps it.
+                // SAFETY: this function has just taken the number out of its owner, and no other value keeps the number.
                 drop(unsafe { Own::at(number) });
                 self.polled_name.load(Ordering::Acquire)
             }

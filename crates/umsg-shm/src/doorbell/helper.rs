@@ -32,7 +32,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The number of queues that one helper serves. The helper also sleeps on a word of its own.
+/// The number of queues that one helper serves. The helper also sleeps on one further word, which belongs to the helper.
 const MOST: usize = futex::MOST_WORDS - 1;
 /// The size of a helper's stack, in bytes.
 const STACK: usize = 128 << 10;

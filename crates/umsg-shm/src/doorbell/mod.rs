@@ -11,10 +11,10 @@
 //!
 //! A queue with neither messages nor room shows room. When room becomes free, all pollers are woken.
 //!
-//! A thread that changes the queue also changes the FIFO, under the queue's lock. It does so only while the segment says that a process polls. The
-//! FIFO shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed in between, a poller wakes up
-//! without reason, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock. There is one exception: the sender of
-//! a message to an empty queue rings after the unlock, see [`deferred`].
+//! A thread that changes the queue also changes the FIFO, under the queue's lock, but only while the segment says that a process polls. The FIFO
+//! shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed between these steps, a poller wakes up
+//! without reason, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock. There is one exception: the sender of a
+//! message to an empty queue rings after the unlock, see [`deferred`].
 //!
 //! A polling process holds a shared flock(2) on the FIFO. The kernel releases this lock when the last copy of the descriptor is closed, also after a
 //! death. If a process gets the exclusive lock, no process polls any more.
@@ -23,8 +23,8 @@
 //! process never opens, reads or writes a FIFO of another user. The FIFO's name begins with the inode number of the queue's file. Each process
 //! reads this number itself, so a segment can't name the FIFO of another queue. Between users, a [`helper`] passes the level on.
 //!
-//! A hostile process can wake pollers without reason, or leave them asleep, just as it can take their messages. It can't block other processes: no
-//! operation waits for the FIFO.
+//! A hostile process can wake pollers without reason, or leave them asleep, just as it can take their messages. A hostile process can't block other
+//! processes: no operation waits for the FIFO.
 
 mod deferred;
 #[cfg(not(loom))]
@@ -74,7 +74,7 @@ pub(crate) const HELPED: u32 = 8;
 /// A flag of [`Ringer::watched`]: a helper of a process with a private FIFO sleeps on [`Words::calls`]. A call of the helper clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
-/// A kind of change that time or a death alone may bring: messages. A delayed message becomes due, or a leased message is returned.
+/// A kind of change that time or a death alone may bring: messages. A delayed message reaches its delivery time, or a leased message is returned.
 pub(crate) const MESSAGES_LATER: u32 = 1;
 /// A kind of change that time or a death alone may bring: room. A reservation ends.
 pub(crate) const ROOM_LATER: u32 = 2;

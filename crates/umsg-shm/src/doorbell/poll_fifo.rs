@@ -46,8 +46,8 @@ impl PollFifo<'_> {
         unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 
-    /// Changes the number of packets from `from` to `to`. This takes one system call unless other processes have changed the FIFO. With `loudly`, it
-    /// wakes all pollers, whatever event they wait for.
+    /// Changes the number of packets from `from` to `to`. The change takes one system call unless other processes have changed the FIFO. With
+    /// `loudly`, the function wakes all pollers for any event.
     pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
         let is_done = match (to.cmp(&from), loudly) {
             (Greater, false) if to - from == 1 => self.write(),
@@ -65,7 +65,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// Adds a packet. With `loudly`, it wakes all pollers, whatever event they wait for. Returns false on failure.
+    /// Adds a packet. With `loudly`, wakes all pollers for any event. Returns false on failure.
     pub(crate) fn add(&self, loudly: bool) -> bool {
         match loudly {
             true => self.insert(1),
@@ -73,7 +73,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// Removes a packet. With `loudly`, it wakes all pollers, whatever event they wait for. Returns false on failure.
+    /// Removes a packet. With `loudly`, wakes all pollers for any event. Returns false on failure.
     pub(crate) fn remove(&self, loudly: bool) -> bool {
         match loudly {
             true => self.throw_away(1),
@@ -140,7 +140,7 @@ impl PollFifo<'_> {
         file_lock::is_forbidden(self.file(), Lock::Exclusive).unwrap_or(false)
     }
 
-    /// Sets the number of packets, whatever number the FIFO holds.
+    /// Sets the number of packets. The FIFO may hold any number of packets before the call.
     pub(crate) fn hold(&self, packets: u32) {
         self.adjust(packets);
         // The sum of bytes may be right although the level is wrong: other processes may have written longer packets, or changed the size.
@@ -149,7 +149,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// Discards all packets, and adds this number of new ones.
+    /// Discards all packets, and adds this number of new packets.
     #[cold]
     fn refill(&self, packets: u32) {
         for _ in 0..FOREIGN {

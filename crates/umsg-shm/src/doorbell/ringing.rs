@@ -188,7 +188,7 @@ impl<'a> Ringer<'a> {
 
     /// Makes the FIFO show the current level. Wakes all pollers if `nudge` is set, or if they would not learn of room otherwise.
     fn hold(&self, now: Level, nudge: bool) {
-        // The FIFO may not have the packet of a pending ring, so the number of packets does not tell whether pollers were woken.
+        // The FIFO may not have the packet of a pending ring, so the number of packets does not show whether pollers were woken.
         let was_late = self
             .pending()
             .is_some_and(|(word, ticket)| word.note_late(ticket));
@@ -520,7 +520,7 @@ impl Ringer<'_> {
         Ok(())
     }
 
-    /// Shows the level in this process's private FIFO, if it polls one, at the end of its own operation.
+    /// Shows the level in this process's private FIFO at the end of the process's operation, if the process polls such a FIFO.
     fn show_own(&self, receiving: ReceiverHeld<'_>, now: Level) {
         if let Some(feed) = self.doorbell.private_feed() {
             let _ = self.hear(receiving, &feed, now, false);

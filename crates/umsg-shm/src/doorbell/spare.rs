@@ -61,7 +61,7 @@ impl Spare {
         match self.number.compare_exchange(NONE, number, success, failure) {
             Ok(_) => Some(number),
             Err(other) => {
-                // SAFETY: this function has just taken the number out of its owner, and nothing else keeps it.
+                // SAFETY: this function has just taken the number out of its owner, and no other value keeps the number.
                 drop(unsafe { Own::at(number) });
                 Some(other)
             }

@@ -19,7 +19,7 @@ struct Chain {
     len: u32,
 }
 
-/// The records of the messages that are due.
+/// The records of the messages whose delivery time has come.
 #[derive(Default)]
 pub(super) struct Due {
     all: Chain,
@@ -55,7 +55,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Runs `deliver` for each record that is due, in order. `deliver` may release the record.
+    /// Runs `deliver` for each record in the order of delivery. `deliver` may release the record.
     pub(super) fn for_each_due(
         &self,
         due: &Due,

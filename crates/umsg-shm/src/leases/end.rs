@@ -12,20 +12,22 @@ use crate::waiters::wait::TICK;
 const PAUSE: u64 = 16;
 
 impl LeaseRoots {
-    /// Returns whether the records are to be scanned: a lease has expired, a delayed message is due, or the pause since the last scan is over.
+    /// Returns whether the records are to be scanned: a lease has expired, the delivery time of a message has come, or the pause since the last scan
+    /// is over.
     pub(crate) fn is_look_due(&self, now: u64) -> bool {
         // Relaxed: the value only decides whether to scan. The same holds for all loads below.
         self.is_due(now) || self.look_after.load(Ordering::Relaxed) < now
     }
 
-    /// Returns whether a lease has expired, or a delayed message is due. The call may return true without reason, because a lease can end early.
+    /// Returns whether a lease has expired, or the delivery time of a message has come. The call may return true without reason, because a lease can
+    /// end early.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due != 0 && due <= now
     }
 
-    /// Returns the reading of the monotonic clock, in nanoseconds, at which the next lease expires or the next delayed message is due; [`u64::MAX`]
-    /// for never.
+    /// Returns the reading of the monotonic clock, in nanoseconds, at which the next lease expires or the next delayed message is delivered;
+    /// [`u64::MAX`] for never.
     #[cfg(not(loom))]
     pub(crate) fn next_look(&self) -> u64 {
         // Relaxed: the value only decides whether to scan.
@@ -59,8 +61,9 @@ impl LeaseRoots {
 }
 
 impl<S: LeaseStore> Leases<'_, S> {
-    /// Ends a lease as if it had expired, without the lock. A signal handler calls this function. If the handler has interrupted a call of its own
-    /// thread that holds the lock, the lease seems to expire during that call, which is possible at any time. Otherwise no thread holds the lock.
+    /// Ends a lease as if it had expired, without the lock. A signal handler calls this function. The handler may have interrupted a call of its own
+    /// thread that holds the lock. The lease then seems to expire during that call, which is possible at any time. Otherwise no thread holds the
+    /// lock.
     #[cfg(not(loom))]
     pub(crate) fn expire<Key>(&self, handle: &LeaseHandle<Key>) {
         if let Ok(Some(record)) = self.find(handle.index, handle.ticket, State::Leased) {
@@ -73,9 +76,9 @@ impl<S: LeaseStore> Leases<'_, S> {
         }
     }
 
-    /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead. Then runs `end` for each delayed message
-    /// that is due, in the order of these messages. `end` may release the record, but must not claim a record: the walk mistakes a list that grows
-    /// for a list with a cycle.
+    /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead. Then runs `end` for each message whose
+    /// delivery time has come, in the order of delivery. `end` may release the record, but must not claim a record: the walk mistakes a list that
+    /// grows for a list with a cycle.
     pub(crate) fn end_overdue(
         &self,
         _: ReceiverHeld<'_>,
@@ -101,7 +104,7 @@ impl<S: LeaseStore> Leases<'_, S> {
                     false
                 }
                 // A process moves the message of such a record to another queue: the end of the record brings neither a message nor room to this
-                // queue. The process that moves the message knows whether it has arrived.
+                // queue. Only the process that moves the message can tell whether it has arrived.
                 State::Free | State::Aside | State::Moving | State::Arrived | State::Redriving => {
                     continue;
                 }

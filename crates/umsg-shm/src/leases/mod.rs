@@ -1,8 +1,8 @@
 //! Messages that a process holds beyond a call, leased or reserved: their records, and the list of records.
 //!
 //! A sender may *reserve* a slot, write its message in place and commit the message later. A receiver may *lease* a message, read it in place and
-//! acknowledge it later. The process holds no lock in between, so the kernel marks nothing if the process dies. Instead, a record names the process.
-//! A process that finds the queue empty or full checks whether the named process is alive.
+//! acknowledge it later. Between these calls, the process holds no lock, so the kernel marks nothing if the process dies. Instead, a record names the
+//! process. A process that finds the queue empty or full checks whether the named process is alive.
 //!
 //! | state | the slot is | may leave it | if the process dies |
 //! |---|---|---|---|
@@ -47,7 +47,7 @@ pub struct LeaseHandle<Key> {
     pub len: usize,
     /// The priority of a POSIX message, or the type of a System V message.
     pub key: Key,
-    /// The number of deliveries, including this one.
+    /// The number of deliveries, including the present delivery.
     pub deliveries: u32,
     /// The sender's process id.
     pub pid: u32,
@@ -114,7 +114,7 @@ pub(crate) struct Claim {
     /// The process that holds the message, and its birth, which distinguishes it from other processes with the same id.
     pub(crate) pid: u32,
     pub(crate) birth: u64,
-    /// The number of deliveries of the message, including this one.
+    /// The number of deliveries of the message, including the present delivery.
     pub(crate) deliveries: u32,
 }
 
@@ -376,7 +376,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 }
 
-/// After this number of unused records in a row, all later records count as unused, because records come into use in order. The number of used
+/// After this number of unused records in a row, all later records are taken as unused, because records come into use in order. The number of used
 /// records does not suffice as a bound: a hostile process may forge it.
 const NEVER_USED: u32 = 4096;
 

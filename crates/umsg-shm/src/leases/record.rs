@@ -18,12 +18,12 @@ pub struct LeaseRecord {
     /// The process that holds the message. Its birth distinguishes it from other processes with the same id: see [`crate::sys::process::birth`]. In
     /// the record of a due message, a link replaces the birth: see [`super::due`].
     pub pid: Guarded32,
-    /// The number of deliveries of the message, including this one.
+    /// The number of deliveries of the message, including the present delivery.
     pub deliveries: Guarded32,
     pub birth: Guarded64,
     /// A number that no other lease or reservation ever has.
     pub(crate) ticket: Guarded64,
-    /// A time of the monotonic clock, in nanoseconds: the lease expires, or the delayed message is due; 0 for never.
+    /// The end of the lease, or the delivery time of the delayed message: a time of the monotonic clock, in nanoseconds; 0 for never.
     pub until: Guarded64,
 }
 
@@ -63,8 +63,8 @@ pub struct LeaseRoots {
     pub aside: AtomicU32,
     /// The last ticket that was issued.
     pub(crate) ticket: Guarded64,
-    /// Two times of the monotonic clock, in nanoseconds: `due`, at which the first lease expires or a delayed message is due (0 for never), and
-    /// `look_after`, from which the next scan for dead holders may begin.
+    /// Two times of the monotonic clock, in nanoseconds. `due`: the first end of a lease or the first delivery time of a delayed message; 0 for
+    /// never. `look_after`: the next scan for dead holders may begin after this time.
     pub due: AtomicU64,
     pub look_after: AtomicU64,
     /// The slot whose message last returned to the store, plus one: a hint for the place of the next returned message.

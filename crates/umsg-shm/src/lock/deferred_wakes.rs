@@ -1,5 +1,5 @@
-//! Deferred wake-ups: the threads to wake after a lock is released. They are collected under the lock, so the wake-ups themselves read nothing that
-//! the lock protects.
+//! Deferred wake-ups: the threads to wake after a lock is released. The threads are collected under the lock, so the wake-ups themselves read nothing
+//! that the lock protects.
 
 use crate::report;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub(crate) struct DeferredWakes {
     fired: Option<Fired>,
 }
 
-/// A registration whose notification is due.
+/// A registration whose process has to be notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fired {
     /// The index of the registration's record.
@@ -47,8 +47,8 @@ impl DeferredWakes {
         }
     }
 
-    /// Adds the wake-ups of all threads whose nodes are among the first `usable` ones, because a repair does not know which threads wait. A thread
-    /// with a later node began to wait after the lock was released, so it has missed no event.
+    /// Adds the wake-ups of all threads whose nodes are among the first `usable` nodes, because a repair can't tell which threads wait. A thread with
+    /// a later node began to wait after the lock was released, so it has missed no event.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
         let among = self.among & NUMBER;
         self.among = self.among & !NUMBER | among.max(usable.min(NUMBER));
@@ -84,7 +84,7 @@ impl DeferredWakes {
         self.fired = Some(fired);
     }
 
-    /// Returns the registration whose notification is due.
+    /// Returns the registration whose process has to be notified.
     pub(crate) fn fired(&self) -> Option<Fired> {
         self.fired
     }

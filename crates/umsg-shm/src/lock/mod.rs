@@ -172,8 +172,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free and in plain form. Never waits. This is the first step of each call that takes a lock, and the only step if no
-    /// other thread uses the lock.
+    /// Takes the lock if it is free and in plain form. Never waits. Each call that takes a lock begins with this function, and needs no further step
+    /// if no other thread uses the lock.
     #[inline(always)]
     pub(crate) fn lock_if_free<'a>(
         &'a self,

@@ -298,7 +298,7 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
 
 /// Reads a part of a file into zeroed memory. The function does not store pages of zeroes, so holes of the file take no memory in the copy.
 ///
-/// pread(2) takes no lock of the file's inode; lseek(2), which tells holes from memory, does: see [`extent`](crate::sys::extent).
+/// pread(2) takes no lock of the file's inode. lseek(2), which distinguishes holes from memory, takes this lock: see [`extent`](crate::sys::extent).
 fn read_part(file: BorrowedFd<'_>, bytes: &mut [u8], part: Range<usize>) -> Result<(), Errno> {
     let mut chunk = vec![0; CHUNK];
     let (mut at, end) = (part.start, part.end.min(bytes.len()));

@@ -135,8 +135,8 @@ impl<F: Format> Segment<F> {
     /// Maps a file whose layout the caller has checked.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
-        // The call finds out now whether there are several processors. This may read a file, and a real-time thread that waits for a lock must not
-        // read a file.
+        // The call finds out now whether there are several processors. The call may read a file, and a real-time thread that waits for a lock must
+        // not read a file.
         cpu::are_several();
         let len = layout.file_len();
         let memory = Memory::map(file, len).map_err(|e| AttachError::of_mapping(e, len))?;
@@ -207,7 +207,7 @@ impl<F: Format> Segment<F> {
         self.memory.set_home(home);
     }
 
-    /// Makes new memory count towards a namespace's limit. This is enough for inspection; users of the queue call [`join`](Self::join).
+    /// Makes new memory count towards a namespace's limit. This call is enough for inspection; users of the queue call [`join`](Self::join).
     pub fn count_in(&mut self, host: Arc<dyn Host>) {
         self.memory.count_in(host);
     }
@@ -302,7 +302,7 @@ impl<F: Format> Segment<F> {
             arena.start + offset
         };
         // SAFETY: in the cell, the `len` bytes after the header belong to the cell; in the arena, offset + len was checked against the length. Both
-        // are inside the mapping.
+        // places are inside the mapping.
         Ok(unsafe { self.base().add(offset) })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Under `--cfg loom` the shipped code of the engine is compiled on top of this module. Atomics are loom's. Guarded words are plain memory to loom,
 //! so loom reports a missing barrier as a race. A segment is a few vectors ([`segment`]). A futex is a list of parked threads ([`futex`]). A thread
-//! knows its id and the words that it has named to the kernel ([`thread`]). Each thread has its own time ([`time`]). A thread can die at any crash
+//! stores its id and the words that it has named to the kernel ([`thread`]). Each thread has its own time ([`time`]). A thread can die at any crash
 //! point ([`crash`]).
 //!
 //! ```text

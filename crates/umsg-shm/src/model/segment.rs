@@ -10,7 +10,7 @@ use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
 use crate::waiters::{NODES, Node};
 
-/// The bytes in a cell. There are eight, and loom checks the accesses to them.
+/// The eight bytes in a cell. loom checks the accesses to these bytes.
 #[derive(Default)]
 pub struct Inline(Guarded64);
 

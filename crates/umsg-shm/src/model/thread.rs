@@ -100,7 +100,7 @@ pub fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> {
     result
 }
 
-/// Runs `life` as a thread of the model. `life` runs on the calling loom thread, which counts as a living thread already.
+/// Runs `life` as a thread of the model. `life` runs on the calling loom thread, which is already among the living threads.
 pub fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
     live_in(tid, tid, false, life)
 }

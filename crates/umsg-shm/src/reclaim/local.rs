@@ -1,10 +1,10 @@
 //! Two words of each thread, which the fast paths read with two instructions.
 //!
 //! In a shared library, the compiler calls a function of the dynamic loader for each access to thread-local storage. In contrast, these words lie at
-//! a distance from the thread pointer that the loader computes once (the initial-exec model of the ELF specification for thread-local storage). They
-//! take 16 bytes of the space that libc reserves for libraries which a program loads later. Both words of a new thread are 0.
+//! a distance from the thread pointer that the loader computes once (the initial-exec model of ELF). The words take 16 bytes of the space that libc
+//! reserves for libraries which a program loads later. Both words of a new thread are 0.
 //!
-//! In Miri, which runs no assembly, and on other processors the words stay 0. They also stay 0 in shared libraries for musl: musl reserves no
+//! In Miri, which runs no assembly, and on other processors the words stay 0. The words also stay 0 in shared libraries for musl: musl reserves no
 //! space, and refuses to load a library with such words into a running program.
 
 /// The offset of the word with the address of the calling thread's `Thread`.

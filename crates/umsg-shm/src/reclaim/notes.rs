@@ -10,15 +10,15 @@
 //! | (the dropper's barrier) | membarrier |
 //! | link still leads to S? then use it | any `record.holds == S`? then keep it |
 //!
-//! In either order of the barriers, one thread sees the other's step: the caller sees the empty link, or the dropper sees the note. A counted
-//! reference has the same effect, at the price of two locked instructions on a shared line.
+//! In each order of the two barriers, one thread sees the other thread's step: the caller sees the empty link, or the dropper sees the note. A
+//! counted reference has the same effect, at the price of two locked instructions on a shared line.
 //!
 //! A call counts its use if it can't have the record. There are three cases: the call runs in a signal handler that interrupted another call, all
 //! records are taken, or the kernel refuses membarrier.
 //!
-//! A record belongs to a thread pointer, the address of a thread's local storage. If a new thread gets the address of a dead thread, it also gets
-//! the record of that thread. So records are never released. A thread remembers its record in a word of its own ([`local`]). If a thread leaves a
-//! call by longjmp, its note stays, and from then on the thread counts its uses.
+//! A record belongs to a thread pointer, the address of a thread's local storage. If a new thread gets the address of a dead thread, it also gets the
+//! record of that thread. So records are never released. A thread keeps the address of its record in a thread-local word ([`local`]). If a thread
+//! leaves a call by longjmp, its note stays, and from then on the thread counts its uses.
 
 use super::local::{self, RECORD};
 use crate::kernel;
@@ -70,8 +70,8 @@ impl Record {
 
     /// Takes the record for a thread, if the record is free. Returns whether the thread has the record.
     fn claim(&self, thread: usize) -> bool {
-        // Relaxed: only this thread stores its own thread pointer. There is no load before the compare-and-swap: in a new process, the page would
-        // then cause two faults, one for the read and one for the write.
+        // Relaxed: only this thread stores its own thread pointer. No load precedes the compare-and-swap: in a new process, the page would then cause
+        // two faults, one for the read and one for the write.
         let taken = self
             .thread
             .compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place for a value that a process computes once. It is not a `OnceLock`: if another thread fills a `OnceLock` during a fork, the child waits for
-/// ever for that thread.
+/// A place for a value that a process computes once. The place is not a `OnceLock`: if another thread fills a `OnceLock` during a fork, the child
+/// waits for ever for that thread.
 pub struct Published<T: 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Published<T> {

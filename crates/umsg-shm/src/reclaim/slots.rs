@@ -22,15 +22,15 @@ pub struct Slot<T: 'static> {
     users: AtomicU32,
     /// The next slot of this slot's list, as its index plus 1; 0 ends the list.
     next: AtomicU32,
-    /// This slot's index. It is set when the slot is first used.
+    /// This slot's index, which is set when the slot is first used.
     index: AtomicU32,
-    /// The array to which the slot belongs. It is set when the slot is first used.
+    /// The array to which the slot belongs. The field is set when the slot is first used.
     owner: AtomicPtr<Slots<T>>,
     thing: UnsafeCell<MaybeUninit<T>>,
 }
 
 // SAFETY: only the thread that took the slot off the free list, or retired it, writes `thing`. The lists' compare-and-swap makes sure that this is
-// one thread. In between, threads share `thing` by reference, and `T` is `Send` and `Sync`.
+// one thread. Between the two writes, threads share `thing` by reference, and `T` is `Send` and `Sync`.
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
 // SAFETY: zero is a valid value of numbers, of a pointer and of an uninitialised cell. Threads share a slot as stated above. A slot needs no drop.
@@ -241,8 +241,8 @@ impl List {
     }
 
     fn pop<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
-        // Acquire: pairs with the release in `push`. This is a read-modify-write that writes the value that it read. The caller is about to write to
-        // the page, and a load before that write would cost one more page fault.
+        // Acquire: pairs with the release in `push`. The read-modify-write stores the value that it read. The caller is about to write to the page,
+        // and a load before that write would cost one more page fault.
         let mut head = self
             .head
             .compare_exchange(0, 0, Ordering::Acquire, Ordering::Acquire)

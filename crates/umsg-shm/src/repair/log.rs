@@ -2,7 +2,7 @@
 //! process that found the segment corrupted.
 //!
 //! No protocol depends on the log, except for the mark of a queue that is being rebuilt ([`Damage::begin_to_mend`]). A queue has one or two sides,
-//! each with its own lock. For each side, the log has a record of each of the last [`MENDED`] repairs. The count of repairs tells which record is the
+//! each with its own lock. For each side, the log has a record of each of the last [`MENDED`] repairs. The count of repairs shows which record is the
 //! latest.
 
 use crate::fault::Fault;

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 /// The most words that a function captures.
 const WORDS: usize = 3;
 
-/// A function that gets reports, with the few words that it captures. It needs no drop, because its last user may be a signal handler.
+/// A function that gets reports, with the few words that it captures. The function needs no drop, because its last user may be a signal handler.
 ///
 /// The function runs in the thread of a call on a queue, while the thread holds no lock. The thread may be in a signal handler that calls the
 /// library. The function is not called within itself: see [`super::tell`].

@@ -109,7 +109,7 @@ pub(super) fn known_ahead() -> Option<u64> {
     (known & KNOWN != 0).then_some(known & !KNOWN)
 }
 
-/// The flag of a computed shift. It takes the place of the lowest bit, which is not used.
+/// The flag of a computed shift: the lowest bit, which the shift does not use.
 #[cfg(not(loom))]
 const KNOWN: u64 = 1;
 

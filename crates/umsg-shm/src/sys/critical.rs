@@ -75,7 +75,7 @@ impl Depth {
         }
     }
 
-    /// Defers the signal, and masks all other signals in the interrupted context, except the synchronous ones.
+    /// Defers the signal, and masks all other signals in the interrupted context, except the synchronous signals.
     ///
     /// # Safety
     /// `info` and `context` are the arguments that the kernel passed to the running handler.

@@ -46,8 +46,8 @@ pub fn first_hole(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usiz
     }
 }
 
-/// Returns the same as [`first_hole`], for a file in a tmpfs. A page that is not in memory is a hole or in the swap space. To tell these apart, the
-/// function reads the page, which brings it back from the swap space.
+/// Returns the same as [`first_hole`], for a file in a tmpfs. A page that is not in memory is a hole or in the swap space. To distinguish these
+/// cases, the function reads the page, which brings it back from the swap space.
 fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize, Errno> {
     let mut at = begin;
     while at < end {

@@ -83,14 +83,14 @@ impl Sighting {
             || self.epoch.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Returns whether the number still refers to the same file at time `now` (CLOCK_MONOTONIC_COARSE). The file is checked once a tick. It is also
-    /// checked after the program got a reserved number, and first in a forked child.
+    /// Returns whether the number still refers to the same file at time `now` (CLOCK_MONOTONIC_COARSE). The file is checked once a tick, and also
+    /// after the program got a reserved number, and first in a forked child.
     pub(crate) fn is_still(&self, number: RawFd, now: u64) -> bool {
         if self.at.load(Ordering::Relaxed) == now && !self.is_doubtful() {
             return true;
         }
         self.note_check(now);
-        // SAFETY: the descriptor with this number, whichever it is now, is only inspected.
+        // SAFETY: the number may now belong to any descriptor. The descriptor is only inspected.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
         let is_still = fstat(file).is_ok_and(|stat| {
             stat.st_dev == self.device.load(Ordering::Relaxed)

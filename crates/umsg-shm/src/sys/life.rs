@@ -19,7 +19,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // SAFETY: the page is the one that `lock` mapped, and nothing refers to it.
+        // SAFETY: `lock` mapped this page, and nothing refers to the page.
         let _ = unsafe { rustix::mm::munmap(self.0, PAGE) };
     }
 }

@@ -101,7 +101,7 @@ pub fn life_of(birth: u64) -> Option<u32> {
 }
 
 /// Returns whether a birth has the liveness id of this process. The function registers no id: a process without a liveness id has written no liveness
-/// id into a record. A forked child is registered anew.
+/// id into a record. A forked child needs a new registration.
 pub(crate) fn is_own(lives: &dyn Liveness, birth: u64) -> bool {
     let life = life_of(birth).filter(|life| *life != UNREGISTERED);
     life.is_some() && life == lives.known_own()

@@ -159,8 +159,8 @@ impl Mapping {
     /// Allocates the pages of `len` bytes from `offset` on, and maps them for writing. So a full file system is an error of this call, and never a
     /// SIGBUS later. The range is extended to whole pages.
     ///
-    /// MADV_POPULATE_WRITE allocates like `fallocate`. It needs no descriptor (a daemon may have closed it), and saves the page faults. If the advice
-    /// is refused, the kernel writes to each page ([`futex::touch`]).
+    /// MADV_POPULATE_WRITE allocates like `fallocate`, needs no descriptor (a daemon may have closed the descriptor), and saves the page faults. If
+    /// the advice is refused, the kernel writes to each page ([`futex::touch`]).
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
         let start = offset / PAGE * PAGE;
         let end = (offset + len)

@@ -18,7 +18,7 @@
 //! If the parent itself has id 1, its death ends the namespace and all children.
 //!
 //! setns(2) moves a process itself to another time namespace. So a process notes the distances of its clocks when it learns its namespaces, and
-//! passes nothing on if the distances have changed. It also notes its own process id, because a process that shares the memory of another process
+//! passes nothing on if the distances have changed. The process also notes its own process id: a process that shares the memory of another process
 //! must pass nothing on.
 
 use super::{clock, home, process};
@@ -300,7 +300,7 @@ mod tests {
                 && unsafe { libc::read(pipe[0], (&raw mut answer).cast(), 1) } == 1;
             is_answered.then_some(answer)
         };
-        // Each answer comes from a process of its own, because a process notes the distances of its clocks once.
+        // Each answer comes from a separate process, because a process notes the distances of its clocks once.
         let mut answers = (0..100).map(|_| answer_of_child(|| answer().map_or(0, c_int::from)));
         assert_eq!(answers.find(|&answer| answer != AGAIN.into()), Some(1));
     }

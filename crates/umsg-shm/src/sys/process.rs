@@ -135,7 +135,7 @@ mod real {
         const LOWER: u64 = u32::MAX as u64;
 
         pub(super) fn is_chosen() -> bool {
-            // Relaxed: once a process stores its epoch in `EPOCH`, all its descendants do so, too.
+            // Relaxed: once a process stores its epoch in `EPOCH`, all its descendants also store their epochs in `EPOCH`.
             EPOCH.load(Ordering::Relaxed) != 0
         }
 
@@ -367,8 +367,8 @@ mod real {
         (started <= at && is_same).then_some(user)
     }
 
-    /// Returns whether a process is proved dead. There are four proofs: no process has the id; the process is ending and runs no code of its program;
-    /// the process is a zombie; the id belongs to a process with another start time or program. Unknown processes, and processes of other PID
+    /// Returns whether a process is proved dead. There are four proofs. No process has the id. The process is ending and runs no code of its program.
+    /// The process is a zombie. The id belongs to a process with another start time or program. Unknown processes, and processes of other PID
     /// namespaces, are treated as alive.
     pub fn is_dead(pid: u32, birth: u64) -> bool {
         if cfg!(miri) {

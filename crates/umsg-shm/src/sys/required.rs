@@ -1,4 +1,4 @@
-//! System calls that every queue needs. They are checked when a queue is opened: if a sandbox refuses such a call, the opening fails.
+//! System calls that every queue needs. The calls are checked when a queue is opened: if a sandbox refuses such a call, the opening fails.
 //!
 //! `docs/syscalls.md` lists all other system calls, and the result if they are refused.
 

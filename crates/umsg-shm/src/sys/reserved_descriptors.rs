@@ -105,7 +105,7 @@ pub fn first_between(first: u32, last: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    // No descriptor has these numbers. This is one test, because all tests share the marks; other tests use lower numbers.
+    // No descriptor has these numbers. One test makes all these checks, because all tests share the marks; other tests use lower numbers.
     #[test]
     fn marked_numbers_are_found_until_they_are_unmarked() {
         assert!(!is(900_000) && first_between(899_999, u32::MAX).is_none());

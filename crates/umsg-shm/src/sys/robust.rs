@@ -4,8 +4,8 @@
 //! their marks.
 //!
 //! If a sandbox refuses get_robust_list(2), the library finds libc's head through a robust mutex that the thread holds, which points to the head. The
-//! library then registers the same head again. This has no effect, but shows whether set_robust_list(2) is permitted. musl registers its head with a
-//! thread's first robust mutex, so the search makes musl register it.
+//! library then registers the same head again. This registration has no effect, but shows whether set_robust_list(2) is permitted. musl registers its
+//! head with a thread's first robust mutex, so the search makes musl register it.
 //!
 //! | get_robust_list | libc's head | set_robust_list | the head |
 //! |---|---|---|---|
@@ -44,7 +44,7 @@ impl Head {
 /// Returns the calling thread's registered head: libc's, or else `own`, which must live as long as the thread.
 ///
 /// # Errors
-/// The errno of set_robust_list(2), or of get_robust_list(2) if libc's head could not be found either.
+/// The errno of set_robust_list(2). If libc's head could not be found, the errno of get_robust_list(2).
 pub(crate) fn registered(own: &Head) -> Result<*const Head, Errno> {
     if cfg!(miri) {
         return Ok(own);
@@ -123,7 +123,7 @@ fn of_libc() -> Option<*const Head> {
 }
 
 /// Returns the address of the head, which libc writes into a robust mutex while the calling thread holds the mutex. Returns None if libc has no
-/// robust mutexes: glibc has none if its own set_robust_list(2) was refused. The function allocates nothing. It makes a system call only in musl.
+/// robust mutexes: glibc has none if its own set_robust_list(2) was refused. The function allocates nothing, and makes a system call only in musl.
 fn head_of_held_mutex() -> Option<usize> {
     if cfg!(not(target_pointer_width = "64")) {
         return None;

@@ -1,4 +1,4 @@
-//! Memory for the duration of a repair. It is not from malloc, because a repair may run in a signal handler.
+//! Memory for the duration of a repair. The memory is not from malloc, because a repair may run in a signal handler.
 
 use crate::fault::Fault;
 use std::ops::{Deref, DerefMut};
@@ -31,13 +31,13 @@ mod real {
         }
 
         pub(super) fn slice(&self) -> &[T] {
-            // SAFETY: the mapping is page-aligned and has room for at least `len` values. It is zeroed or holds values that were written through
-            // the slice. It lives as long as `self`, its only owner.
+            // SAFETY: the mapping is page-aligned and has room for at least `len` values. The mapping is zeroed or holds values that were written
+            // through the slice, and lives as long as `self`, its only owner.
             unsafe { std::slice::from_raw_parts(self.map.base().cast(), self.len) }
         }
 
         pub(super) fn slice_mut(&mut self) -> &mut [T] {
-            // SAFETY: as above; `self` is borrowed exclusively.
+            // SAFETY: as for the shared slice; `self` is borrowed exclusively.
             unsafe { std::slice::from_raw_parts_mut(self.map.base().cast(), self.len) }
         }
     }

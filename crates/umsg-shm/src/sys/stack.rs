@@ -4,13 +4,13 @@
 //! several kilobytes. So slow calls (opening, removing, attaching) run on this stack.
 //!
 //! All signals are masked meanwhile, except those that an instruction raises. There are three reasons: a handler of the program may need any amount
-//! of stack, may leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread can't be cancelled either, because
-//! a cancellation unwinds the stack.
+//! of stack, may leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread also can't be cancelled, because a
+//! cancellation unwinds the stack.
 //!
 //! Work that waits leaves the stack for the wait, by [`away`]. The thread sleeps on its own stack with its previous mask, and handlers run there as
 //! in any other call. A thread that holds a lock, or has masked signals for another reason, stays on the library's stack.
 //!
-//! The thread can't be cancelled during the wait either. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and
+//! During the wait, too, the thread can't be cancelled. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and
 //! cancellation stays disabled.
 //!
 //! `work` runs on the thread's own stack in two cases: without memory, and in a handler on an alternate stack. In the second case the kernel would
@@ -40,7 +40,7 @@ const LABEL: usize = 16;
 static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    /// The state that leads back to the thread's own stack; None if the thread does not run on the library's stack. While the thread runs on the
+    /// The state for the return to the thread's own stack; None if the thread does not run on the library's stack. While the thread runs on the
     /// library's stack, no signal handler of the program runs.
     static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
 }
@@ -94,7 +94,7 @@ impl WayBack {
         // This store comes first: if a handler leaves the wait by siglongjmp, the thread is on its own stack from then on.
         WAY_BACK.set(None);
         let job = Job::new(|_| mask::lifted_to(self.mask, wait));
-        // SAFETY: `home` is the place at which the thread has left its own stack. It is aligned to 16 bytes. All memory above it belongs to frames
+        // SAFETY: `home` is the place at which the thread has left its own stack, and is aligned to 16 bytes. All memory above it belongs to frames
         // that wait for this call.
         let done = unsafe { job.run_on(self.home) };
         WAY_BACK.set(Some(self));
@@ -169,7 +169,7 @@ impl Stack {
         // SAFETY: nothing uses the first page of the new mapping.
         unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) }.ok()?;
         let id = register_stack(base, base.wrapping_byte_add(LEN - 1));
-        // SAFETY: the label lies within the new mapping, which only this function knows, and is aligned to a page.
+        // SAFETY: the label lies within the new mapping, whose address only this function has, and is aligned to a page.
         unsafe { stack.label().write(id) };
         Some(stack)
     }

@@ -442,7 +442,7 @@ pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
         return true;
     }
     match birth_of(pid, tid) {
-        // /proc does not show the thread. It may have ended meanwhile.
+        // /proc does not show the thread, which may have ended meanwhile.
         0 => !exists(),
         now => birth != 0 && now != birth,
     }

@@ -1,8 +1,9 @@
-//! Tells whether a thread has a real-time policy, and keeps a positive answer for some waits.
+//! Finds out whether a thread has a real-time policy, and keeps a positive answer for some waits.
 //!
-//! A thread needs a system call to find out its policy. It makes this call only after it has spun for a lock without success. A real-time thread
-//! keeps the answer for its next waits. In these waits, it lends its priority without another call, and spins for a shorter time. If its policy
-//! changes meanwhile, the thread joins the line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
+//! A thread needs a system call to find out its policy. The thread makes this call only after it has spun for a lock without success. A real-time
+//! thread keeps the answer for its next waits. In these waits, it lends its priority without another call, and spins for a shorter time. If its
+//! policy changes meanwhile, the thread joins the line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never
+//! kept.
 
 use super::thread;
 use std::cell::Cell;

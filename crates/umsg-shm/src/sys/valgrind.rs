@@ -1,8 +1,8 @@
 //! Registers the library's own stacks with valgrind.
 //!
-//! If the stack pointer changes by less than two million bytes, valgrind assumes a call or a return, and treats the memory in between as unused. For
-//! a change to a registered stack, valgrind assumes neither. A request to valgrind is a sequence of instructions without effect, which valgrind
-//! recognizes. Source: the macros of valgrind.h.
+//! If the stack pointer changes by less than two million bytes, valgrind assumes a call or a return, and treats the memory between the two addresses
+//! as unused. For a change to a registered stack, valgrind assumes neither a call nor a return. A request to valgrind is a sequence of instructions
+//! without effect, which valgrind recognizes. Source: the macros of valgrind.h.
 
 use std::ffi::c_void;
 

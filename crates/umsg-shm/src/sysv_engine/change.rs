@@ -78,8 +78,8 @@ impl Engine {
         })
     }
 
-    /// Removes the queue as [`remove`](Self::remove) does, but without the lock. It is for a lock that its owner does not release, and for a
-    /// corrupted queue.
+    /// Removes the queue as [`remove`](Self::remove) does, but without the lock. The function is for a lock that its owner does not release, and for
+    /// a corrupted queue.
     ///
     /// The removal is one store, and every later call finds the queue removed. The function then takes the lock from its owner, so that threads that
     /// wait for the lock learn of the removal, too. At last it wakes all sleeping waiters, which find the queue removed.

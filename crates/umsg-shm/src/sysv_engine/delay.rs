@@ -4,10 +4,10 @@
 //! thread that checks the records puts the message into the order. This thread sends or receives while messages are held, or is a blocked receiver. A
 //! blocked receiver sleeps at most until the first delivery time.
 //!
-//! If one check finds several messages to deliver, they are delivered in the order of their delivery times, and messages of one time in the order of
-//! their sends (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a later time gets its number
-//! at its delivery: a send first delivers the messages whose time has come, and then numbers its own message. So a delivered message comes after the
-//! messages that were sent before its delivery time, and before the messages that are sent later.
+//! If one check finds several messages to deliver, they are delivered in the order of their delivery times. Messages with the same delivery time are
+//! delivered in the order of their sends (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a
+//! later time gets its number at its delivery: a send first delivers the messages whose time has come, and then numbers its own message. So a
+//! delivered message comes after the messages that were sent before its delivery time, and before the messages that are sent later.
 
 use super::segment::Choice;
 use super::wait::Call;

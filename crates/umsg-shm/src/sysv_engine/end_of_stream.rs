@@ -89,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// Makes a waiter check its permission again, in place of a process that changed the rights or closed the queue and died before it sent the
-    /// waiter back. A change of the rights wakes a sender only if there is room for its message, as in the kernel.
+    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it made this waiter check. A
+    /// change of the rights wakes a sender only if there is room for its message, as in the kernel.
     pub(super) fn send_back_if_unjudged(
         &self,
         receiving: ReceiverHeld<'_>,

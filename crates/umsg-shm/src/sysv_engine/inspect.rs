@@ -86,8 +86,8 @@ impl Engine {
         })
     }
 
-    /// Copies up to `most` messages in order of arrival from the `skip`th on, with up to `bytes` bytes of each.
-    /// Fails with [`Fault::Damaged`] if the list leads back to itself.
+    /// Copies up to `most` messages in order of arrival from the `skip`th on, with up to `bytes` bytes of each. Fails with [`Fault::Damaged`] if the
+    /// list has a cycle.
     pub fn messages(
         &self,
         call: &Call<'_>,

@@ -110,7 +110,7 @@ impl Engine {
     fn is_unattached(&self, receiving: ReceiverHeld<'_>) -> bool {
         let fixed = self.fixed();
         let (control, rights) = (&fixed.control, &fixed.rights);
-        // This is the version of a queue whose rights were never changed: each generation adds one, and so does each change.
+        // A queue whose rights were never changed has this version: each generation adds one to the version, and each change also adds one.
         let is_unchanged = rights.version() == 1 + self.generation.number();
         is_unchanged
             && control.repairs() == 0

@@ -1,5 +1,4 @@
-//! Notification of pollers: the engine's part of [`crate::doorbell`]. The one lock of the queue also guards the word that says whether a process
-//! polls.
+//! Notification of pollers: the engine's part of [`crate::doorbell`]. The queue's only lock also guards the word that says whether a process polls.
 //!
 //! A queue is readable while it has a message of any type, and writable while there is room for a byte. A poller that needs a certain type, or more
 //! room, waits for its next event.

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-/// The longest message, in bytes. It does not fit into a cell, so it needs a block of the arena.
+/// The longest message, in bytes. A message of this length does not fit into a cell, so it needs a block of the arena.
 pub const LONGEST: usize = 200;
 
 /// The number of messages that a thread sends. Under Miri, a message takes milliseconds.

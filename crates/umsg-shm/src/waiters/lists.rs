@@ -187,8 +187,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     }
 
     /// Removes all nodes of one thread from the list of receivers, after an offer to this thread has expired. A thread that leaves a call with
-    /// siglongjmp(3) leaves its node behind. However many such nodes there are, they delay a message by one slice only. A thread that still waits
-    /// enlists its node again at the end of its slice.
+    /// siglongjmp(3) abandons its node in the list. All abandoned nodes of a thread together delay a message by one slice only. A thread that still
+    /// waits enlists its node again at the end of its slice.
     pub(crate) fn pass_over(
         &self,
         receiving: ReceiverHeld<'_>,

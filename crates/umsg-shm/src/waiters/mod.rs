@@ -103,7 +103,7 @@ fn exchange(node: &Node, from: u32, to: u32) -> bool {
 
 /// Gives the node up, in any state, without the lock. The next owner of the lock removes the node from its list.
 pub(crate) fn give_up(node: &Node) {
-    // Release: a process that reuses the node sees everything that the thread did with the node. This is a swap, not a store: all changes of a
+    // Release: a process that reuses the node sees everything that the thread did with the node. The change is a swap, not a store: all changes of a
     // claimed node's word are read-modify-writes, so they have one order.
     node.word.swap(0, Ordering::Release);
 }

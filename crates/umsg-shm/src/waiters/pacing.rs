@@ -56,8 +56,8 @@ const GATHER_ROOM: u64 = 4_000;
 /// In a ping-pong: the number of waits between two trials of a pause.
 const TRIAL: u32 = 64;
 
-/// The history of waits of a handle. It is private to the process; a race between threads costs a wrong guess. It has its own cache lines, because
-/// waits write it, and all threads read the neighbouring fields.
+/// The history of waits of a handle. The history is private to the process; a race between threads costs a wrong guess. It has its own cache lines,
+/// because waits write it, and all threads read the neighbouring fields.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Pacing {
@@ -278,8 +278,8 @@ pub(crate) fn spin_until(
 #[must_use]
 pub(crate) struct Spun {
     pub(crate) paid: bool,
-    /// The length of the spin, in nanoseconds, up to its last reading of the clock. There is no reading at the end, because it would delay a
-    /// successful spin.
+    /// The length of the spin, in nanoseconds, up to its last reading of the clock. The clock is not read at the end, because this reading would
+    /// delay a successful spin.
     pub(crate) time: u64,
 }
 

@@ -36,11 +36,10 @@ const TIMED: u32 = 64;
 /// The time without yields after a load was found, in nanoseconds.
 const PAUSE: u64 = 500_000_000;
 
-/// The history of the yields of a handle. It is private to the process; a race between threads costs a wrong guess.
+/// The history of the yields of a handle. The history is private to the process; a race between threads costs a wrong guess.
 #[derive(Debug)]
 pub(super) struct Yielding {
-    /// The number of waits that ended with a yield to another thread, since a wait last ended with a shorter yield. It is at most [`SURE`].
-    /// [`SURE`].
+    /// The number of waits that ended with a yield to another thread, since a wait last ended with a shorter yield. The number is at most [`SURE`].
     shared: AtomicU32,
     /// The number of yields that are still to be timed.
     timed: AtomicU32,

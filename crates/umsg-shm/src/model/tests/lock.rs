@@ -35,7 +35,7 @@ impl Guarded {
         }
     }
 
-    /// Adds one to both words. If an owner died in between, first repairs the words. Returns the state in which the lock was taken.
+    /// Adds one to both words. If an owner died between the two changes, first repairs the words. Returns the state in which the lock was taken.
     fn add(&self, me: &Thread) -> Left {
         let (held, left) = self
             .lock

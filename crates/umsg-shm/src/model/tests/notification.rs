@@ -37,7 +37,7 @@ fn register(queue: &Queue, me: &Thread, what: What) -> Result<Place, RegisterErr
     queue.engine().register(me, &claim)
 }
 
-/// Registers for a signal, so that senders know that the process consents to it.
+/// Registers for a signal, and shows senders that the process consents to it.
 fn register_consenting(queue: &Queue, me: &Thread) -> Place {
     let claim = Claim {
         what: What::Signal,
@@ -90,7 +90,7 @@ fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadlin
     }
 }
 
-/// Checks that the next message to the empty queue fires the registration, whatever its state is.
+/// Checks that the next message to the empty queue fires the registration in any state.
 fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {

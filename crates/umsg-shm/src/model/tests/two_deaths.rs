@@ -1,9 +1,9 @@
 //! Two deaths: a process dies in an operation, and the next process dies during the repair, while a bystander continues.
 //!
 //! The first thread dies alone, or while another process waits for it. The second thread dies at a chosen point, in all interleavings with the
-//! bystander that have up to one preemption. No message is lost or repeated, except the one that a dead receiver had taken, and no slot is lost. The
-//! models of System V queues are in `sysv_two_deaths`. The models of other protocols with two deaths are in `death`, `leases`, `lock`, `notification`
-//! and `watch`.
+//! bystander that have up to one preemption. No message is lost or repeated, except a message that a dead receiver had taken, and no slot is lost.
+//! The models of System V queues are in `sysv_two_deaths`. The models of other protocols with two deaths are in `death`, `leases`, `lock`,
+//! `notification` and `watch`.
 //!
 //! | after a death in | the second dies at |
 //! |---|---|

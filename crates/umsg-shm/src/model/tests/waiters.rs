@@ -24,7 +24,7 @@ struct Place {
     segment: Segment,
     /// The outcome, next to the node. A process that has seen the node's word may read the outcome.
     outcome: Guarded64,
-    /// The slot's message. It is atomic, because a thread may read it and lose the offer meanwhile.
+    /// The slot's message. The word is atomic, because a thread may read it and lose the offer meanwhile.
     message: AtomicU64,
     /// A word that only the next user of the slot writes, after every valid reader has finished.
     reader: Guarded64,

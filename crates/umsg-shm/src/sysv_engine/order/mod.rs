@@ -160,7 +160,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// Empties the order. This is the first step of a rebuild.
+    /// Empties the order. The call is the first step of a rebuild.
     pub(crate) fn clear(&self, _: ReceiverHeld<'_>) -> Result<(), Fault> {
         for slot in 0..self.store.places() {
             self.store.place(slot)?.kind.set(0);

@@ -14,7 +14,7 @@ pub trait TypeIndexStore {
     fn kind(&self, index: u32) -> Result<&Kind, Fault>;
     /// Returns the roots of the lists and of the tree.
     fn kinds(&self) -> &TypeRoots;
-    /// Allocates memory for more records than the `usable` ones. Returns the number of records that have memory after the call.
+    /// Allocates memory for more records than the first `usable` records. Returns the number of records that have memory after the call.
     ///
     /// If the segment already has a record for each of its slots, returns `usable`. A message that needs a record then finds an idle record.
     fn provide_kinds(&self, usable: u32) -> Result<u32, Fault>;

@@ -1,8 +1,8 @@
 //! The search tree of types: a treap, balanced by random ranks.
 //!
 //! The rank of a type is a hash of the type and of the queue's seed. No node has a higher rank than its parent. So the tree always has the shape that
-//! insertions in a random order would give, whatever the real order is. A path to the root has 1.4 log2(n) steps on average, and at most 40 for
-//! 30,000 types. To add or remove a type takes two rotations on average.
+//! insertions in a random order would give, in every real order. A path to the root has 1.4 log2(n) steps on average, and at most 40 for 30,000
+//! types. To add or remove a type takes two rotations on average.
 
 use super::store::{NONE, link, target};
 use super::{Kind, Order, TypeIndexStore};

@@ -7,8 +7,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Delivery {
-    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, and the longest delay. Both
-    /// are 0 for no delay.
+    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, and the longest delay.
+    /// Without a delay, both numbers are 0.
     retry_delay: [AtomicU64; 2],
     /// 1 if the end of the last producer closes the queue for sending, otherwise 0.
     close_with_producers: AtomicU32,
@@ -21,7 +21,7 @@ pub struct Delivery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, which doubles with each
-    /// further return, and the longest delay. Both are 0 for no delay.
+    /// further return, and the longest delay. Without a delay, both numbers are 0.
     pub retry_delay: [u64; 2],
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_producers: bool,

@@ -108,7 +108,7 @@ pub struct QueueCounts {
     pub bytes: u64,
 }
 
-/// The [`Liveness`] for a queue whose creator had the namespaces of this process. It is used only for locks in plain form, which ask no other
+/// The [`Liveness`] for a queue whose creator had the namespaces of this process. The type is used only for locks in plain form, which ask no other
 /// question about processes.
 struct Home;
 

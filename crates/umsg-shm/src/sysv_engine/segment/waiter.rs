@@ -12,7 +12,7 @@ pub struct WaiterRecord {
     node: Node,
     /// The messages that a receiver wants: a value from [`ANY`] to [`LOWEST`].
     choice: Guarded32,
-    /// The outcome of the wait, a [`Reply`]. It is stored before the node's word says that there is an outcome.
+    /// The outcome of the wait, a [`Reply`]. The outcome is stored before the node's word says that there is an outcome.
     reply: Guarded32,
     /// The type that belongs to `choice`, as the bits of an i64.
     mtype: Guarded64,
@@ -104,7 +104,7 @@ impl WaiterRecord {
         self.rights.get()
     }
 
-    /// Returns the outcome of the wait. It is valid once the node's word says that there is an outcome. None for an impossible value.
+    /// Returns the outcome of the wait; None for an impossible value. The outcome is valid once the node's word says that there is an outcome.
     pub(crate) fn reply(&self) -> Option<Reply> {
         Some(match self.reply.get() {
             1 => Reply::Message,
