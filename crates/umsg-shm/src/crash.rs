@@ -17,7 +17,7 @@ macro_rules! points {
             $($(#[doc = $what])+ $name,)+
         }
 
-        /// Every point: its name, and the fate of an operation that dies there.
+        /// Every point: its name, and the fate of an operation that dies at the point.
         pub const POINTS: &[(Point, &str, &str)] = &[
             $((Point::$name, stringify!($name), concat!($($what),+)),)+
         ];
@@ -186,7 +186,7 @@ points! {
     BELL_MADE;
     /// The segment names a doorbell that no process rings: the next process that polls uses it.
     BELL_NAMED;
-    /// No process polls a doorbell that is to be rung: the sender that rings it notices this.
+    /// No process polls a doorbell that is to be rung: the sender that rings the doorbell notices that no process polls.
     BELL_WATCHED;
     /// A doorbell that no process polls is no longer rung, and still has its name.
     BELL_FORGOTTEN;
@@ -403,7 +403,7 @@ points! {
     MSG_ORDERED;
 }
 
-/// Kills the process here if a test requests it. A release build has no code for it.
+/// Kills the process at this point if a test requests it. A release build has no code for the point.
 #[cfg(any(loom, feature = "crash-points"))]
 #[doc(hidden)]
 #[macro_export]

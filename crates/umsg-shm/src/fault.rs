@@ -1,4 +1,4 @@
-//! The errors of the engines' operations, and of creating and attaching segments. The public interfaces convert both into their own errors.
+//! The errors of the engines' operations, and of creating and attaching segments. The public interfaces convert these errors into their own errors.
 
 #[cfg(not(loom))]
 use rustix::io::Errno;

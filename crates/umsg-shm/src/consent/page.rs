@@ -1,4 +1,4 @@
-//! The page of a process's consents. The process writes it; senders in other processes read it.
+//! The page of a process's consents. The process writes the page; senders in other processes read the page.
 
 use crate::sys::map::PAGE;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

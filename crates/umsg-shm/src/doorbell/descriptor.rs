@@ -1,7 +1,7 @@
 //! A process's descriptors of a queue's doorbell: one that the process polls, and one that it rings.
 //!
 //! Atomic words hold both descriptors as numbers. A thread rings under the queue's lock, but a hostile process can overwrite the lock. Therefore a
-//! thread removes the descriptor from its word while it rings, and a thread that finds no descriptor opens another.
+//! thread removes the descriptor from its word while it rings, and a thread that finds no descriptor opens another descriptor.
 
 mod help;
 mod rung;

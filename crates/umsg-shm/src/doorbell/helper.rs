@@ -66,7 +66,7 @@ impl Feed {
         self.wanted & (MESSAGES | ROOM) != 0
     }
 
-    /// Returns the FIFO, so that the caller changes it, unless the program has closed its descriptor.
+    /// Returns the FIFO for a change by the caller. None if the program has closed the FIFO's descriptor.
     pub(super) fn fifo<'a>(&self, bell: &'a Doorbell) -> Option<PollFifo<'a>> {
         let now = clock::monotonic_coarse();
         let is_ours = self.sighting.is_still(self.number, now);
@@ -95,7 +95,7 @@ struct Watch {
 struct Entry {
     ticket: u64,
     watch: Arc<Watch>,
-    /// The value of the queue's word until a process calls the helper.
+    /// The value of the queue's word [`calls`](Hears::calls) until a process calls the helper.
     value: u32,
     /// The time of the next check without a call; [`u64::MAX`] for never.
     look_at: u64,

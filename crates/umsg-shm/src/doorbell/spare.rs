@@ -1,7 +1,7 @@
 //! The source and the sink of packets that wake all pollers. The kernel wakes all pollers for data that is moved between a pipe and another file
-//! (tee(2), splice(2)). For reads and writes, it wakes only pollers of the matching event.
+//! (tee(2), splice(2)). For reads and writes, the kernel wakes only pollers of the matching event.
 //!
-//! Each process has one descriptor of the source and one of the sink. It opens them at their first use, and never closes them.
+//! Each process has one descriptor of the source and one of the sink. The process opens these descriptors at their first use, and never closes them.
 
 use super::poll_fifo::SIZE;
 use crate::sys::kept_descriptor::{Own, Sighting, raise};

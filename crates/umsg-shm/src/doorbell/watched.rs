@@ -99,7 +99,7 @@ pub(crate) trait Watched {
     }
 
     /// Notes kinds of changes that time or a death may bring. For a kind that was not noted before, shows an event to processes that poll without a
-    /// helper. Each of them then makes a call, finds no message or room, and starts a helper.
+    /// helper. Each of these processes then makes a call, finds no message or room, and starts a helper.
     fn note_later(&self, receiving: ReceiverHeld<'_>, changes: u32) {
         let new = changes & !self.later();
         if new == 0 {
@@ -119,8 +119,8 @@ pub(crate) trait Watched {
         self.needs_time()
     }
 
-    /// Returns whether the current helper has to check the queue once a slice, because a process holds a message or room and may die. If it returns
-    /// false, the next process that leases or reserves calls the helper.
+    /// Returns whether the current helper has to check the queue once a slice, because a process holds a message or room and may die. If the function
+    /// returns false, the next process that leases or reserves calls the helper.
     fn needs_slices(&self, receiving: ReceiverHeld<'_>) -> bool {
         let is_held = self.held(receiving) != 0;
         self.ringer().note_slices(receiving, is_held);
@@ -222,7 +222,7 @@ mod polled {
         }
 
         /// Starts the helper for deadlines, as [`keep_time`](Self::keep_time) does, after a call that did not request a descriptor. In a signal
-        /// handler, it has no effect: the next call outside of a handler starts the helper.
+        /// handler, the function has no effect: the next call outside of a handler starts the helper.
         #[cold]
         fn keep_time_after_call(&self) {
             if self.doorbell().may_start_helper() {
@@ -283,7 +283,7 @@ mod polled {
                 // The coarse clock decides whether the delivery time of a message has come, and the coarse clock may lag.
                 Ok(at) => at.max(now + helper::PATIENCE / 10),
                 Err(Errno::INVAL) => u64::MAX,
-                // A corrupted queue may be repaired, or lose its mark of corruption, without a call on it. So the helper checks it again.
+                // A corrupted queue may be repaired, or lose its mark of corruption, without a call on it. So the helper checks the queue again.
                 Err(Errno::BADMSG) => now + helper::SLICE,
                 Err(_) => now + helper::PATIENCE,
             }

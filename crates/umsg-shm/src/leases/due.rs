@@ -12,7 +12,7 @@ use crate::fault::Fault;
 /// The number of sorted parts that a sort keeps. The part at position n has 2^n records or none, and the index of a record has 32 bits.
 const PARTS: usize = 32;
 
-/// A chain of records: the first one, as index + 1, and the number of records. Other processes can overwrite the links, but not the number.
+/// A chain of records: the first record, as index + 1, and the number of records. Other processes can overwrite the links, but not the number.
 #[derive(Clone, Copy, Default)]
 struct Chain {
     first: u32,
@@ -70,7 +70,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         }
         while chain.len != 0 {
             let (index, record) = self.take_first(&mut chain)?;
-            // The link leads to another record: a process has overwritten it.
+            // The link leads to another record: a process has overwritten the link.
             if State::of(record) != State::Delayed {
                 return Err(Fault::Damaged);
             }

@@ -15,8 +15,8 @@ pub struct LeaseRecord {
     pub next: Guarded32,
     /// The previous record in the list of lease records, as index + 1; 0 for none.
     pub previous: Guarded32,
-    /// The process that holds the message. Its birth distinguishes it from other processes with the same id: see [`crate::sys::process::birth`]. In
-    /// the record of a due message, a link replaces the birth: see [`super::due`].
+    /// The process that holds the message. Its birth distinguishes it from other processes with the same id: see [`crate::sys::process::birth`].
+    /// While delayed messages are delivered, a link replaces the birth in their records: see [`super::due`].
     pub pid: Guarded32,
     /// The number of deliveries of the message, including the present delivery.
     pub deliveries: Guarded32,
@@ -34,7 +34,7 @@ impl LeaseRecord {
     }
 
     /// Returns the time at which a message that is returned now is delivered again, in nanoseconds of the monotonic clock; None for at once. The
-    /// delay is `first` after the first delivery. It doubles with each further delivery, up to `most`.
+    /// delay is `first` after the first delivery. The delay doubles with each further delivery, up to `most`.
     pub(crate) fn retry_at(&self, [first, most]: [u64; 2]) -> Option<u64> {
         if first == 0 {
             return None;

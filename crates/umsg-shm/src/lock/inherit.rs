@@ -12,8 +12,8 @@
 //! An owner that unlocks the lock and finds WAITERS also unlocks the futex `owner`, if that futex names the owner. This unlock ends the loan of the
 //! priority and wakes the first in line, which then takes the lock as every thread does.
 //!
-//! These words never decide which thread has the lock. If a process overwrites them, or dies between two steps, the priority is not lent. The threads
-//! then wait in slices, and read the lock's word again at the end of each slice, as they do without a loan.
+//! `front` and `owner` never decide which thread has the lock. If a process overwrites these words, or dies between two steps, the priority is not
+//! lent. The threads then wait in slices, and read the lock's word again at the end of each slice, as they do without a loan.
 //!
 //! In two cases no priority is lent. For a lock in shared form, the kernel call could not find a thread of another PID namespace. In a queue that
 //! other users may write, a process could name one of its own threads as the owner.

@@ -69,8 +69,8 @@ impl Lock {
         let owner = |word: u64| (word >> 32, word as u32 & TID);
         let first = read();
         let mut word = first;
-        // The loop repeats because other threads may add WAITERS. It ends if another thread takes the lock after this owner: that thread does no
-        // harm.
+        // The loop repeats because other threads may add WAITERS. The loop ends if another thread takes the lock after this owner: that thread does
+        // no harm.
         while is_held(word) && owner(word) == owner(first) {
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             let new = orphaned(word);

@@ -56,7 +56,7 @@ struct Mapped {
     last_close: Option<LastUse>,
 }
 
-/// The address of a mapping. The copy beside the shared mapping saves each access the read of one cache line.
+/// The address of a mapping. This copy of the address, outside of the shared mapping, saves each access the read of one cache line.
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
@@ -118,7 +118,7 @@ impl Memory {
         parts: &[Range<usize>],
     ) -> Result<Memory, Errno> {
         let map = Mapping::scratch(len)?;
-        // SAFETY: the mapping was just made: it is at least this long, zeroed, and private.
+        // SAFETY: the mapping was just made: it is at least `len` bytes long, zeroed, and private.
         let bytes = unsafe { std::slice::from_raw_parts_mut(map.base(), len) };
         let real = real_parts(file, len);
         for part in parts {

@@ -14,10 +14,10 @@ use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The fixed part of an engine's segments, at the first byte of the file. It distinguishes the segments of the two engines.
+/// The fixed part of an engine's segments, at the first byte of the file. The type distinguishes the segments of the two engines.
 ///
 /// # Safety
-/// The type consists of atomics and is `repr(C)`. Its layouts begin with it, and their regions lie inside the file.
+/// The type consists of atomics and is `repr(C)`. Its layouts begin with the type, and their regions lie inside the file.
 pub unsafe trait Format: 'static {
     type Layout: Regions;
     /// The header of a cell: it consists of atomics.
@@ -213,7 +213,7 @@ impl<F: Format> Segment<F> {
     }
 
     /// Makes new memory count towards a namespace's limit, as [`count_in`](Self::count_in) does. If processes of several PID namespaces use the
-    /// queue, the call also registers this process's liveness id, so that other processes notice its death.
+    /// queue, the call also registers this process's liveness id, so that other processes notice the death of this process.
     ///
     /// # Errors
     /// `Unregistered` if the liveness id can't be registered.
@@ -316,7 +316,7 @@ impl<F: Format> Segment<F> {
         Ok(())
     }
 
-    /// Copies the beginning of a message of `len` bytes into `buffer`: as many bytes as fit. Returns their number.
+    /// Copies the beginning of a message of `len` bytes into `buffer`: as many bytes as fit. Returns the number of copied bytes.
     #[inline(always)]
     pub(crate) fn copy_prefix(
         &self,

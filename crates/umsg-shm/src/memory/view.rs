@@ -71,7 +71,7 @@ impl View {
     /// Returns the item at an offset.
     ///
     /// # Safety
-    /// The item lies inside the page, the offset is a multiple of its alignment, and every bit pattern is a `T`: it consists of atomics.
+    /// The item lies inside the page, the offset is a multiple of its alignment, and every bit pattern is a `T`, because `T` consists of atomics.
     #[inline]
     pub(crate) unsafe fn item_at<T>(&self, at: usize) -> &T {
         debug_assert!(at + size_of::<T>() <= PAGE && at.is_multiple_of(align_of::<T>()));

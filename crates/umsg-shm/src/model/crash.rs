@@ -10,7 +10,7 @@ use super::world::{self, Death};
 use crate::crash::Point;
 use crate::sync::Ordering;
 
-/// Operations call this at each point. The thread dies here if the test has doomed it to die at this point.
+/// Operations call this function at each point. The thread dies here if the test has doomed it to die at this point.
 pub fn reached(point: Point) {
     step();
     strike(Death::At(point));

@@ -136,7 +136,7 @@ impl Segment {
         self.cells.get(slot as usize).ok_or(Fault::Damaged)
     }
 
-    /// Ends the messages of all used cells. Their bytes stay, because a model does not follow them.
+    /// Ends the messages of all used cells. Their bytes stay, because a model does not track these bytes.
     pub fn wipe(&self, _: ReceiverHeld<'_>) {
         for cell in self.cells.iter().take(self.fixed.control.used() as usize) {
             cell.end();

@@ -31,7 +31,7 @@ const PROBES: usize = 16;
 /// The record of one thread, alone on its cache line.
 #[repr(C, align(64))]
 pub struct Record {
-    /// The thread pointer of the owner; 0 for none. Once set, it changes only in a forked child.
+    /// The thread pointer of the owner; 0 for none. A thread pointer that is set changes only in a forked child.
     thread: AtomicUsize,
     /// The address of the slot that the thread is using; 0 for none.
     holds: AtomicUsize,
@@ -112,8 +112,8 @@ pub fn my_record() -> Option<&'static Record> {
     find_or_claim(thread, home_of(thread))
 }
 
-/// Returns the record of the thread with this pthread_t, if it has one. The thread pointer follows from the pthread_t: their distance is the same in
-/// all threads.
+/// Returns the record of the thread with this pthread_t, if the thread has a record. The thread pointer follows from the pthread_t: their distance is
+/// the same in all threads.
 pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
     // SAFETY: the call has no preconditions.
     let me = unsafe { libc::pthread_self() } as usize;

@@ -51,7 +51,7 @@ impl<T: Send + Sync> Slot<T> {
     /// Returns the object in the slot.
     ///
     /// # Safety
-    /// The caller keeps the slot in use: it has one of the slot's counts, or a valid hazard pointer.
+    /// The caller keeps the slot in use: the caller has one of the slot's counts, or a valid hazard pointer.
     #[inline(always)]
     pub(super) unsafe fn thing(&self) -> &T {
         // SAFETY: a slot in use was filled in `fill`, and is not emptied before its last user is gone.

@@ -146,7 +146,7 @@ pub fn monotonic_coarse() -> u64 {
     read(rustix::time::ClockId::MonotonicCoarse).wrapping_sub(ahead())
 }
 
-/// The value for a thread that has no copy of the shift yet. It differs from all shifts, whose lowest bit is 0.
+/// The value for a thread that has no copy of the shift yet. This value differs from all shifts, whose lowest bit is 0.
 #[cfg(not(loom))]
 pub(super) const NOT_NOTED: u64 = 1;
 

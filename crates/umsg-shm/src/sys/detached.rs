@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 /// Starts a thread, which inherits the signal mask of the caller. The thread has this name, of at most 15 bytes, and a stack of this number of bytes.
-/// Without a name, it has the name of the caller; without a size, its stack has the program's default size. Returns false if no thread can be
+/// Without a name, the thread has the name of the caller. Without a size, the stack has the program's default size. Returns false if no thread can be
 /// started.
 ///
 /// # If the process dies

@@ -45,7 +45,7 @@ pub trait Liveness {
     fn is_plain(&self) -> bool;
 }
 
-/// Implements [`Liveness`] for a type whose processes all live and have one user. Either all of them belong to the home, or none.
+/// Implements [`Liveness`] for a type whose processes all live and have one user. `home` says whether these processes belong to the home.
 #[cfg(any(test, loom))]
 macro_rules! all_live {
     ($segment:ty, home: $home:literal) => {

@@ -94,16 +94,16 @@ pub fn set(mask: u64) -> u64 {
     before
 }
 
-/// Returns the thread's mask. In a handler, it contains the signal that is handled, unless the handler was installed with SA_NODEFER.
+/// Returns the thread's mask. In a handler, the mask contains the signal that is handled, unless the handler was installed with SA_NODEFER.
 pub(crate) fn current() -> u64 {
     let mut mask = 0_u64;
-    // SAFETY: the call gets the address of one mask of the kernel's size. Without a new mask, it sets nothing.
+    // SAFETY: the call gets the address of one mask of the kernel's size. Without a new mask, the call sets nothing.
     unsafe { change(std::ptr::null(), &raw mut mask) };
     mask
 }
 
 /// # Safety
-/// Both point to a mask, or are null.
+/// Each pointer points to a mask, or is null.
 unsafe fn change(to: *const u64, before: *mut u64) {
     let (to, before) = (to.expose_provenance(), before.expose_provenance());
     let (how, size) = (libc::SIG_SETMASK as usize, size_of::<u64>());

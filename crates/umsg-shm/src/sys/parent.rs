@@ -25,8 +25,8 @@ use super::{clock, home, process};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The values that the last process that forked has left for its child. All accesses are relaxed: a child has one thread, and threads that fork at
-/// the same time write equal values, or times that differ by microseconds.
+/// The values that the process leaves for a child when it forks. All accesses are relaxed: a child has one thread, and threads that fork at the same
+/// time write equal values, or times that differ by microseconds.
 struct Parent {
     /// The process id of the parent; 0 if the other fields are not valid.
     pid: AtomicU64,

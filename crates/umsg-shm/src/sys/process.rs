@@ -116,7 +116,7 @@ mod real {
             Ordering::Acquire,
         ) {
             Ok(_) => Some(page),
-            // Another thread was first. This thread's page stays mapped, unused.
+            // Another thread has mapped its page first. This thread's page stays mapped, unused.
             Err(theirs) => Some(theirs),
         }
     }
@@ -275,7 +275,7 @@ mod real {
         }
     }
 
-    /// Returns an error if rt_sigqueueinfo(2) is refused. To find out, it sends signal 0, which has no effect.
+    /// Returns an error if rt_sigqueueinfo(2) is refused. To find out, the function sends signal 0, which has no effect.
     pub(crate) fn can_raise_for_message() -> Result<(), Errno> {
         match queue_to_self(0, 0, 0, 0) {
             0 => Ok(()),

@@ -1,4 +1,4 @@
-//! The library's own stack, for calls that need more stack than a small thread has.
+//! The library's own stack, for calls that need more stack than a thread with a small stack has.
 //!
 //! POSIX permits threads with stacks of 16 KiB (PTHREAD_STACK_MIN), and a call of the kernel takes almost none of it. Paths and errors take
 //! several kilobytes. So slow calls (opening, removing, attaching) run on this stack.
@@ -7,8 +7,8 @@
 //! of stack, may leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread also can't be cancelled, because a
 //! cancellation unwinds the stack.
 //!
-//! Work that waits leaves the stack for the wait, by [`away`]. The thread sleeps on its own stack with its previous mask, and handlers run there as
-//! in any other call. A thread that holds a lock, or has masked signals for another reason, stays on the library's stack.
+//! Work that waits leaves the stack for the wait, by [`away`]. The thread sleeps on its own stack with its previous mask, and handlers run on that
+//! stack as in any other call. A thread that holds a lock, or has masked signals for another reason, stays on the library's stack.
 //!
 //! During the wait, too, the thread can't be cancelled. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and
 //! cancellation stays disabled.

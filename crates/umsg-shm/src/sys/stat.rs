@@ -81,7 +81,7 @@ pub(crate) fn path_in<'a>(bytes: &'a mut [u8], path: std::fmt::Arguments<'_>) ->
     CStr::from_bytes_until_nul(bytes).ok()
 }
 
-/// Parses the text of a file `stat`. Field 2, the command, may contain any bytes. It ends with the last closing parenthesis.
+/// Parses the text of a file `stat`. Field 2, the command, may contain any bytes. The field ends with the last closing parenthesis.
 fn parse(text: &[u8]) -> Option<Stat> {
     let command_end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = text[command_end + 1..]

@@ -1,10 +1,9 @@
 //! The identity of the calling thread, and the lock word that it names to the kernel.
 //!
-//! When a thread dies, Linux walks its *robust list*. It sets FUTEX_OWNER_DIED in each listed futex word that holds the thread's id, and
-//! wakes a waiter. The list head has a field `list_op_pending`, which names a single word outside the list. A thread holds one of the
-//! library's locks at a time, so this field is enough. The thread names the word before it takes the lock, and restores the previous value
-//! after it has released the lock. Neither the kernel nor libc follows a pointer in shared memory. Source: linux/kernel/futex/core.c,
-//! `exit_robust_list`; get_robust_list(2).
+//! When a thread dies, Linux walks its *robust list*. The kernel sets FUTEX_OWNER_DIED in each listed futex word that holds the thread's id, and
+//! wakes a waiter. The list head has a field `list_op_pending`, which names a single word outside the list. A thread holds one of the library's locks
+//! at a time, so this field is enough. The thread names the word before it takes the lock, and restores the previous value after it has released the
+//! lock. Neither the kernel nor libc follows a pointer in shared memory. Source: linux/kernel/futex/core.c, `exit_robust_list`; get_robust_list(2).
 
 #[cfg(loom)]
 use crate::model::thread::do_all_handlers_defer;

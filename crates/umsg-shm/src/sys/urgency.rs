@@ -8,8 +8,8 @@
 use super::thread;
 use std::cell::Cell;
 
-/// The number of waits for which a positive answer is kept. The wait after them takes longer, because it spins as long as an ordinary thread does and
-/// then makes the system call.
+/// The number of waits for which a positive answer is kept. The next wait after these waits takes longer, because it spins as long as an ordinary
+/// thread does and then makes the system call.
 const KEPT: u16 = 4_096;
 
 /// The number of further waits in which the thread is treated as a real-time thread.

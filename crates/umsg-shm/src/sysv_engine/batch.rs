@@ -30,7 +30,7 @@ pub trait Batch {
 
 /// The caller's room for the messages that one call receives.
 pub trait Sink {
-    /// Returns room for the next message, of `len` bytes. If it returns None, the batch ends and the message stays in the queue.
+    /// Returns room for the next message, of `len` bytes. If the function returns None, the batch ends and the message stays in the queue.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
     /// Notes that a message was written into the room that [`place`](Self::place) has returned.
     fn taken(&mut self, taken: Taken);

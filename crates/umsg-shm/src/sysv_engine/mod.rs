@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Sets whether calls wake waiters before they release the lock. Only a measurement calls this.
+    /// Sets whether calls wake waiters before they release the lock. Only a measurement calls this function.
     pub fn set_wakes_inside(&self, inside: bool) {
         // Relaxed: the word is a setting, and publishes no other data.
         self.wakes_inside

@@ -71,7 +71,7 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
-        // A helper that has found the queue corrupt sleeps until a process calls it. After this call, it checks the queue again.
+        // A helper that has found the queue corrupt sleeps until a process calls it. After this call, the helper checks the queue again.
         self.ringer().call_timekeepers(receiving);
         self.leave(held, &mut wakes, Held::unlock);
         self.segment().check()?;

@@ -85,7 +85,7 @@ impl Engine {
         self.push_free(receiving, slot)
     }
 
-    /// Takes a slot, and writes a message into it that is sent `now`. The message is not queued yet, and no node names it.
+    /// Takes a slot, and writes a message with the send time `now` into it. The message is not queued yet, and no node names it.
     #[inline(always)]
     pub(super) fn fill(
         &self,

@@ -105,7 +105,7 @@ impl<'a> Waiter<'a> {
     }
 }
 
-/// An attempt under the lock. If it fails, it takes a waiter record.
+/// A function that makes an attempt under the lock. If the attempt fails, the function takes a waiter record.
 type Enlist<'e, 'a, T> =
     dyn FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused> + 'e;
 
@@ -191,7 +191,7 @@ impl Engine {
 
     /// Waits in a list. `enlist` makes one more attempt under the lock, and takes a waiter record if the attempt fails.
     ///
-    /// `accept` takes the message that was offered to the waiter record, without the lock. It returns None if the offer was withdrawn.
+    /// `accept` takes the message that was offered to the waiter record, without the lock. `accept` returns None if the offer was withdrawn.
     pub(super) fn wait_for<'a, T>(
         &'a self,
         call: &Call<'_>,

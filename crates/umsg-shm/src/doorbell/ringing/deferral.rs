@@ -68,7 +68,7 @@ impl<'a> Ringer<'a> {
         deferred.pending().map(|ticket| (deferred, ticket))
     }
 
-    /// Waits for a moment until a sender on another processor has rung. Returns whether it has.
+    /// Waits for a moment until a sender on another processor has rung. Returns whether the sender has rung.
     fn wait_for_sender((deferred, ticket): (&DeferredRing, Ticket)) -> bool {
         (0..SPINS).any(|_| {
             spin_hint();

@@ -38,7 +38,7 @@ impl Level {
     }
 
     /// Returns the bits that the FIFO shows. A FIFO can't show a queue with neither messages nor room, for example if all messages are leased. For
-    /// such a queue, it shows room.
+    /// such a queue, the FIFO shows room.
     pub(super) fn bits(self) -> u32 {
         match (self.messages != 0, self.room != 0) {
             (true, true) => IN | OUT,

@@ -187,7 +187,7 @@ fn a_dead_senders_message_is_taken_while_its_side_is_repaired() {
         });
         assert!(victim.is_none());
         let heir = queue.spawn(2, |queue, me| queue.send(me, (3, 0), Deadline::Never));
-        // This receive is out of turn: it puts the first slot into the ring in place of the second slot.
+        // This receive takes the message of the higher priority out of order: it puts the first slot into the ring in place of the second slot.
         let first = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
         assert_eq!(first, Ok((2, 3)));
         let other = queue.spawn(3, |queue, me| queue.receive(me, Deadline::Passed));

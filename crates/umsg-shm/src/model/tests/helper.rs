@@ -180,7 +180,7 @@ fn a_dead_helper_costs_its_callers_one_call() {
     }
 }
 
-/// Checks for holders until there is one, as a helper for deadlines does. Between two calls, it sleeps without a time limit.
+/// Checks for holders until there is a holder, as a helper for deadlines does. Between two calls, the thread sleeps without a time limit.
 fn watch_for_holders(queue: &Queue, me: &Thread, slices: Slices) {
     let calls = queue.engine().helpers_word();
     loop {

@@ -529,7 +529,7 @@ fn a_holder_that_dies_when_it_acknowledges_leaves_no_room_without_an_event() {
         let sent = queue.direct(|queue, me| queue.send(me, (1, 0), LATER));
         assert!(sent.is_err() || after > before, "room without an event");
         queue.empty();
-        // The lease belongs to the director, and continues if it has not ended.
+        // The director holds the lease, and ends it if the dead thread has not ended it.
         queue.direct(|queue, me| queue.engine().acknowledge(me, &lease).unwrap());
         assert_eq!(shows(&queue), (false, true));
         queue.audit();

@@ -52,7 +52,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         walk.take(self.store.places() as usize)
     }
 
-    /// Adapts the cursor before a message is removed: if the cursor points to that message, it moves to the next one.
+    /// Adapts the cursor before a message is removed: if the cursor points to that message, the cursor moves to the next message.
     #[inline(always)]
     pub(super) fn note_removal(&self, slot: u32, place: &Place) -> Result<(), Fault> {
         match target(&self.store.kinds().cursor) {

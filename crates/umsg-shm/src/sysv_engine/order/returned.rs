@@ -1,7 +1,7 @@
 //! Insertion of a message that comes back, at the place of its sequence number.
 //!
 //! The place may be anywhere. Mostly it is near the head, beside messages that came back earlier, or between the old neighbours of the message. The
-//! walk to the place begins at the nearest of these, and goes step by step in both directions.
+//! walk to the place begins at the nearest of these messages, and goes step by step in both directions.
 
 use super::store::{NONE, link};
 use super::{Kind, Order, Place, TypeIndexStore};

@@ -28,8 +28,8 @@ pub struct Place {
     pub(super) sequence: Guarded64,
     /// The link to the next message of the same type.
     pub(super) next_of_kind: Guarded32,
-    /// The links to the neighbours in order of arrival. They keep their values when the message is removed, so that a message that comes back finds
-    /// its place quickly.
+    /// The links to the neighbours in order of arrival. The links keep their values when the message is removed, so that a message that comes back
+    /// finds its place quickly.
     pub(super) next: Guarded32,
     pub(super) previous: Guarded32,
     /// The link to the record of the message's type; 0 if the slot is not in the order.
@@ -73,8 +73,7 @@ pub(super) const RECENT: usize = 8;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct TypeRoots {
-    // -- first line: each message writes it
-    // The list of messages in order of arrival.
+    // -- first cache line, which each message writes: the list of messages in order of arrival.
     pub(super) head: Guarded32,
     pub(super) tail: Guarded32,
     pub(super) root: Guarded32,
@@ -86,13 +85,12 @@ pub struct TypeRoots {
     pub(super) returned: Guarded32,
     /// The cache words: links to the records of recent types, by the lowest bits of the types.
     pub(super) recent: [Guarded32; RECENT],
-    // -- second line: only a type that comes or goes writes it
-    // The first unused record; then the number of records that were ever used; then the
-    // number of records with memory.
+    // -- second cache line, which is written only when a type comes or goes: the first unused record, the number of records that were ever used, and
+    // the number of records with memory.
     pub(super) free: Guarded32,
     pub(super) used: Guarded32,
     pub(super) usable: Guarded32,
-    /// The idle list: its oldest type without messages, its newest one, and its length.
+    /// The idle list: its oldest entry, its newest entry, and its length.
     pub(super) oldest: Guarded32,
     pub(super) newest: Guarded32,
     pub(super) listed: Guarded32,

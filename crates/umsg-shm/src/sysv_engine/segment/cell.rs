@@ -11,7 +11,7 @@ const QUEUED: u32 = 1;
 #[repr(C, align(16))]
 #[derive(Default)]
 pub struct Cell {
-    /// Bit 0: the message is queued. The bits above it: the number of leases after which the message came back.
+    /// Bit 0: the message is queued. The higher bits: the number of leases after which the message came back.
     state: Guarded32,
     /// The message's length in bytes. The length, the type and the message itself are loose: a receiver reads an offered message without the lock,
     /// and may lose the offer meanwhile.

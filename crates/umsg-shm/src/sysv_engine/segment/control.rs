@@ -10,7 +10,7 @@ use crate::waiters::{Links, List};
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct ControlBlock {
-    // -- first cache line: each send and receive writes it
+    // -- first cache line, which each send and receive writes
     pub lock: Lock,
     /// The first free slot plus 1; 0 for none.
     pub(super) free: Guarded32,
@@ -26,8 +26,8 @@ pub struct ControlBlock {
     /// The process ids of the last sender and of the last receiver.
     pub(super) sender: AtomicU32,
     pub(super) receiver: AtomicU32,
-    // -- second cache line: each operation reads it; a wait or a lease writes it
-    // Leased messages and their bytes. They are not queued, but take room.
+    // -- second cache line, which each operation reads, and a wait or a lease writes: leased messages and their bytes. These messages are not queued,
+    // but take room.
     pub(super) held: AtomicU64,
     pub(super) held_bytes: AtomicU64,
     /// The list of the threads that wait for a message.
@@ -40,8 +40,7 @@ pub struct ControlBlock {
     pub(super) nodes: Guarded32,
     /// The last ticket that a waiter has got.
     pub(super) ticket: Guarded64,
-    // -- third line: each operation reads it; IPC_SET and new memory write it
-    // The bytes that may be queued: msg_qbytes.
+    // -- third cache line, which each operation reads, and IPC_SET and new memory write: the bytes that may be queued (msg_qbytes).
     pub(super) capacity: AtomicU64,
     /// The number of slots that were ever used.
     pub(super) used: Guarded32,

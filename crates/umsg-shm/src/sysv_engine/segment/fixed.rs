@@ -163,8 +163,8 @@ impl Fixed {
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Header>() == 128 && size_of::<Rights>() == 128);
-    // A send or a receive without waiters writes the first line of the control block, and reads the second and the third. A wait and its end
-    // write the first two.
+    // A send or a receive without waiters writes the first line of the control block, and reads the second line and the third line. A wait and its
+    // end write the first two lines.
     assert!(offset_of!(ControlBlock, held) == 64 && offset_of!(ControlBlock, capacity) == 128);
 };
 
