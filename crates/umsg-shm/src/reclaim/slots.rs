@@ -149,7 +149,7 @@ impl<T: Send + Sync> Slots<T> {
         let slot = self.free.pop(&self.slots).or_else(|| self.unused_slot())?;
         // SAFETY: only this thread has the slot, which comes from the free list or was never used. It contains nothing that needs a drop.
         unsafe { (*slot.thing.get()).write(thing) };
-        // Release: a thread that counts the slot, or finds it through a link, sees it filled.
+        // Release: a thread that counts the slot, or finds it through a link, sees the slot filled.
         slot.users.store(1, Ordering::Release);
         Some(slot)
     }

@@ -48,7 +48,7 @@ impl Engine {
         Ok((slot, self.segment().cell(slot)?))
     }
 
-    /// Takes a slot that was never used. If that needs more memory, first tries to take a slot of a dead sender.
+    /// Takes a slot that was never used. If a new slot needs more memory, first tries to take a slot of a dead sender.
     #[inline(never)]
     fn take_new_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;

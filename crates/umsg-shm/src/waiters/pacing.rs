@@ -70,7 +70,7 @@ pub struct Pacing {
     began: AtomicU64,
     /// The length of the current run: the number of messages received since a call last found no message.
     streak: AtomicU32,
-    /// The length of the previous run.
+    /// The length of the previous run: the number of messages received before a call last found no message.
     last_streak: AtomicU32,
     /// 0 if the receiver's last wait paused. Otherwise a countdown of waits: the wait that finds 1 tries a pause.
     trial: AtomicU32,
