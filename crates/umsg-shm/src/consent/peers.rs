@@ -200,7 +200,7 @@ pub fn meet(asked: &Asked) {
         None => {
             let peers = turn.peers();
             let free = peers.iter().position(Option::is_none);
-            // Without a free place, the process that was met first leaves the table.
+            // Without a free place, the new process replaces the one with the oldest attempt.
             let oldest = || (0..MOST).min_by_key(|&at| peers[at].as_ref().map(|peer| peer.tried));
             let index = free.or_else(oldest).unwrap_or(0);
             &mut peers[index]
