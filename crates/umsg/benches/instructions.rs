@@ -1,7 +1,8 @@
-//! Instructions of a send and of a receive, counted by callgrind: they do not depend on the noise of the machine.
+//! Counts the instructions of a send and of a receive with callgrind. The counts do not depend on the noise of the machine.
 //!
-//! `cargo xtask instructions` runs this and compares the counts with `docs/instructions.json`. Each benchmark is one call, after a hundred pairs
-//! that make memory real and resolve symbols. The drop-in is loaded from `UMSG_PRELOAD_LIBRARY` and called by the names of libc.
+//! `cargo xtask instructions` runs this benchmark and compares the counts with `docs/instructions.json`. Each benchmark counts one call. A hundred
+//! pairs of calls before it allocate the memory and resolve the symbols. The drop-in is loaded from `UMSG_PRELOAD_LIBRARY`, and its functions have
+//! the names of libc's functions.
 
 #![allow(missing_docs, reason = "the macros make public items")]
 
@@ -138,7 +139,7 @@ impl DropIn {
         type Open =
             unsafe extern "C" fn(*const c_char, c_int, c_uint, *const libc::mq_attr) -> c_int;
         type Get = unsafe extern "C" fn(c_int, c_int) -> c_int;
-        // SAFETY: these are the functions of libc's declarations; an mq_attr of zeroes is valid.
+        // SAFETY: each symbol is a function of the type that libc declares for this name; an mq_attr of zeroes is valid.
         unsafe {
             let open: Open = std::mem::transmute::<*mut c_void, Open>(symbol(c"mq_open"));
             let get: Get = std::mem::transmute::<*mut c_void, Get>(symbol(c"msgget"));
@@ -177,7 +178,7 @@ impl DropIn {
     #[inline(always)]
     fn mq_receive(&self) {
         let (mut buffer, mut priority) = (TEXT, 0);
-        // SAFETY: the buffer has 16 bytes, and the priority is a number of this function.
+        // SAFETY: the buffer has 16 bytes, and the priority is a variable of this function.
         let received = unsafe {
             (self.receive)(
                 self.queue,

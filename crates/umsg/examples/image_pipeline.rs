@@ -4,9 +4,9 @@
 //! cargo run --release --example image_pipeline
 //! ```
 //!
-//! The camera writes each frame where it will lie ([`Queue::reserve`]); the filter reads it there
-//! ([`Queue::receive_lease`]) and writes its result into a frame of the next queue; the viewer reads that frame. At the
-//! end, the same frames take the same way by `send` and `receive`, which copy.
+//! The camera writes each frame in place, in the memory of the queue ([`Queue::reserve`]). The filter reads the frame in place
+//! ([`Queue::receive_lease`]) and writes its result into a frame of the next queue. The viewer reads that frame. At the end, the same frames pass
+//! through the same stages by `send` and `receive`, which copy.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ use umsg::posix::{OpenOptions, Queue};
 
 const FRAME: usize = 1 << 20; // bytes
 const FRAMES: u64 = 200;
-/// Frames that may be on their way between two stages.
+/// The maximum number of frames between two stages.
 const DEPTH: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -62,7 +62,7 @@ fn open(directory: &Path, name: &str) -> Result<Queue, Box<dyn Error>> {
     Ok(options.namespace(&namespace).open(name)?)
 }
 
-/// Fills the image of the camera: a number at the beginning, and a pattern.
+/// Fills the image of the camera with a number at the beginning, and a pattern after the number.
 fn expose(image: &mut [u8], number: u64) {
     image.fill(number as u8);
     image[..8].copy_from_slice(&number.to_le_bytes());
@@ -98,7 +98,8 @@ fn filter(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
         if in_place {
             let from = raw.receive_lease()?;
             let mut to = finished.reserve(FRAME)?;
-            // SAFETY: as in `camera`; and no process writes a frame that is leased without a limit.
+            // SAFETY: the processes of this example keep to the protocol: no other process touches a reserved frame, and no process writes a frame
+            // that is leased without a limit.
             unsafe { negative(from.bytes(), to.bytes_mut()) };
             to.commit(0)?;
             from.acknowledge()?;
@@ -127,7 +128,7 @@ fn view(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
         };
         if in_place {
             let frame = finished.receive_lease_timeout(Duration::from_secs(30))?;
-            // SAFETY: as in `filter`.
+            // SAFETY: the processes of this example keep to the protocol: no process writes a frame that is leased without a limit.
             check(unsafe { frame.bytes() })?;
             frame.acknowledge()?;
         } else {

@@ -82,7 +82,7 @@ fn tick(uring: &mut IoUring, timeout: &types::Timespec) -> Result<()> {
 }
 
 fn push(uring: &mut IoUring, entry: &io_uring::squeue::Entry) -> Result<()> {
-    // SAFETY: the descriptor and the time that entries name live as long as the io_uring.
+    // SAFETY: the descriptor and the time that the entries refer to live as long as the io_uring.
     unsafe { uring.submission().push(entry)? };
     Ok(())
 }

@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     let client = alone.then(|| std::thread::spawn(move || ask(address.port())));
     let workers = (0..WORKERS).map(hire).collect::<Result<Vec<_>>>()?;
     for (count, connection) in listener.incoming().enumerate() {
-        // The worker gets a descriptor of its own; this one is closed when `connection` is dropped.
+        // The worker gets a duplicate of the descriptor. The descriptor of `connection` is closed when `connection` is dropped.
         let worker = &workers[count % WORKERS];
         worker
             .sender

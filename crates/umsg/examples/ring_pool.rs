@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     for (sender, _) in &workers {
         sender.send(&Post::new(0).flags(LAST))?;
     }
-    // One wake-up for all answers.
+    // The thread wakes up once, when all answers have come.
     answers.wait(JOBS, Until::Forever)?;
     let mut counts = vec![None; JOBS as usize];
     answers.drain(|answer| counts[answer.user_data as usize] = Some(answer.res))?;

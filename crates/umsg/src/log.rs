@@ -4,11 +4,12 @@
 //! [`listen`] passes them to a function. With the feature `tracing`, the crate also emits them as events of the crate `tracing`, with the target
 //! `umsg`. The C library has umsg_set_log(3).
 //!
-//! A call finds most of these events while it holds a lock of the queue. It tells them after it has released the lock, at the end of the call or of a later
-//! one. So a listener may use queues. The events of its own use are dropped: a listener is never called within itself in one thread. It must not block
-//! for long, because the call waits for it. A listener that passes events to another thread lets that thread call [`mute_thread`].
+//! A call finds most of these events while it holds a lock of the queue. The call reports the events after it has released the lock: at its own end,
+//! or at the end of a later call. So a listener may use queues. Events of the listener's own use of queues are dropped: in one thread, a listener is
+//! never called within itself. A listener must not block for long, because the call waits for the listener. A listener that passes events to another
+//! thread lets that thread call [`mute_thread`].
 //!
-//! No step takes a lock. So a child of fork(2) has its parent's listener and gets its own events, whatever the parent's other threads did at the
+//! The log takes no lock. So a child of fork(2) has its parent's listener and gets its own events, whatever the parent's other threads did at the
 //! fork. A signal handler may call [`listen`].
 //!
 //! ```
@@ -96,7 +97,7 @@ impl Event<'_> {
     }
 }
 
-/// A line without a line feed, such as `/jobs: process 4711 died with a message`.
+/// Writes the event as a line without a line feed, such as `/jobs: process 4711 died with a message`.
 impl Display for Event<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (self.queue, self.id) {
@@ -134,16 +135,16 @@ impl Display for Event<'_> {
 
 /// A function that gets events.
 ///
-/// It runs in a thread that calls this crate, also between two sleeps of a call that waits. If a signal handler of the program calls the crate, the
-/// function may run in the handler. With the feature `tracing`, the subscriber may run there, too: then no signal handler may call the crate, unless
-/// the subscriber is async-signal-safe.
+/// The function runs in a thread that calls this crate, also between two sleeps of a call that waits. If a signal handler of the program calls the
+/// crate, the function may run in the handler. With the feature `tracing`, the subscriber may also run in the handler: then no signal handler may
+/// call the crate, unless the subscriber is async-signal-safe.
 ///
 /// The function may use queues. Events of that use, in this thread, are dropped, so the function is not called again before it returns. Other threads
 /// may call it at the same time. It must return: a thread that leaves it by longjmp gets no more events.
 pub type Listener = fn(&Event<'_>);
 
-/// Sets the function that gets the events of this process's queues, in place of the earlier one. Other threads may still be in the earlier
-/// one when this function returns. Queues that are open already have no name in their events.
+/// Sets the function that gets the events of this process's queues, in place of the earlier function. Other threads may still be in the earlier
+/// function when this call returns. Queues that are open already have no name in their events.
 ///
 /// ```
 /// umsg::log::listen(|event| eprintln!("umsg: {event}"));
@@ -152,7 +153,7 @@ pub fn listen(listener: Listener) {
     listen_with(listener);
 }
 
-/// As [`listen`], for a function with an argument: the C library's.
+/// Does the same as [`listen`] for a function with an argument, as the C library has it.
 #[doc(hidden)]
 pub fn listen_with<L: Fn(&Event<'_>) + Copy + Send + Sync + 'static>(listener: L) {
     report::set_receiver(Some(Receiver::new(move |report| receive(report, listener))));
@@ -200,7 +201,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Returns what gets the reports of a process without a listener: with the feature `tracing`, its subscriber.
+/// Returns the receiver of the reports in a process without a listener: with the feature `tracing`, its subscriber; otherwise None.
 fn without_listener() -> Option<Receiver> {
     cfg!(feature = "tracing").then(|| Receiver::new(|report| receive(report, |_| ())))
 }

@@ -1,8 +1,8 @@
-//! The limits in /proc/sys that belong to message queues, as files: their values, and files in memory that stand for them.
+//! The limits in /proc/sys that belong to message queues: their values, and the files in memory that a program gets in place of the kernel's files.
 //!
-//! A file that is open for writing has a name that contains the limit's path, and the mode `MARK`. So each process that inherits the descriptor
-//! recognises it: a shell passes it on to its commands. The file must belong to the process's user or to root. If another user passes such a file on,
-//! writes to it have no effect.
+//! A file that is open for writing has a name that contains the limit's path, and the mode `MARK`. So each process that inherits the descriptor, such
+//! as a command of a shell, recognizes the file. The file must belong to the process's user or to root. If another user passes such a file on, writes
+//! to the file have no effect.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -10,7 +10,7 @@ use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, Stat};
 
 use crate::{Limits, Namespace, NamespaceError};
 
-/// A limit.
+/// A limit in /proc/sys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The depth of a POSIX queue that is created without attributes.
@@ -89,7 +89,7 @@ impl From<NamespaceError> for SetError {
     }
 }
 
-/// Returns whether a file may be one that is open for writing to a limit: it has the mark, and belongs to root or to `user`.
+/// Returns whether a file may represent a limit that is open for writing: the file has the mark, and belongs to root or to `user`.
 ///
 /// ```
 /// use umsg::kernel_files::limit::{Limit, is_marked};
@@ -307,7 +307,7 @@ fn parse(text: &[u8]) -> Option<(u32, usize)> {
     Some((value.cast_unsigned(), begin + prefix + count + spaces))
 }
 
-/// Sets the time of the file's last change to 0: a write by a stream sets it again.
+/// Sets the time of the file's last modification to 0. A later write by a stream sets this time to the present.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -325,7 +325,7 @@ pub fn mark_unwritten(descriptor: BorrowedFd<'_>) {
         last_access: zero,
         last_modification: zero,
     };
-    // If this fails, a stream that has only read sets the limit to the value that it has read.
+    // If the call fails, a stream that has only read looks as if it had written: its close sets the limit to the value that the stream has read.
     let _ = rustix::fs::futimens(descriptor, &times);
 }
 

@@ -1,7 +1,7 @@
 //! Paths below /dev/mqueue: mqueue_overview(7).
 //!
-//! The directory of a namespace's POSIX queues has a file for each queue, with the queue's name. So this directory stands for /dev/mqueue, and
-//! a path below /dev/mqueue leads to the queue of this name.
+//! The directory of a namespace's POSIX queues has a file for each queue, with the queue's name. So this directory replaces /dev/mqueue, and a path
+//! below /dev/mqueue leads to the queue of this name.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,7 +65,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns the place of a path from the directory. A path that leads into a queue or out of the directory is the kernel's.
+    /// Returns the place of a path from the directory. Returns None if the path leads into a queue or out of the directory: the kernel handles that
+    /// path.
     ///
     /// ```
     /// use umsg::kernel_files::place::Place;

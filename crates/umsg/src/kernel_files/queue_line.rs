@@ -1,4 +1,4 @@
-//! The line that a POSIX queue's descriptor reads as.
+//! The line that read(2) returns for the descriptor of a POSIX queue.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use crate::posix::{NotifyKind, Queue, Registered};
 /// Memory for a line.
 pub type Room = [u8; 96];
 
-/// Returns the line about a queue.
+/// Returns the line that describes a queue.
 ///
 /// ```
 /// use umsg::kernel_files::queue_line;

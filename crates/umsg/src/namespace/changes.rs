@@ -10,15 +10,15 @@
 //! | add one to the count (Release) | is it the same as at the last comparison, and was that comparison not long ago? Then use the data |
 //! | return to the caller | otherwise compare by lstat(2), and keep the count that was loaded before |
 //!
-//! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file
-//! that is replaced), leave the count as it is. So a count is believed for [`BELIEVED`] only.
+//! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file that is
+//! replaced), leave the count as it is. So a process relies on a count for the time [`BELIEVED`] only.
 //!
-//! After the count come the announcements of changes of queues' counts: see `sysv_engine/counted.rs` in `umsg-shm`. The sums that a process keeps
-//! are believed for the same time as the names.
+//! After the count come the announcements of changes of queues' counts: see `sysv_engine/counted.rs` in `umsg-shm`. A process relies on the sums that
+//! it keeps for the same time as on the names that it keeps.
 //!
 //! The file `.changes` has one page. Its first word is the count, which may overflow. The announcements begin at byte 64. The file belongs to the
-//! owner of the directory. Only this owner and root may open it. Where other users may make files in the namespace, there is no count: they could set
-//! it back.
+//! owner of the directory. Only this owner and root may open it. If other users may create files in the namespace, there is no count, because these
+//! users could set the count back.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,10 +47,10 @@ const MODE: u32 = 0o600;
 
 const SIZE: usize = 4096;
 
-/// The time for which a result is believed, in nanoseconds of CLOCK_MONOTONIC_COARSE, which advances in steps of 1 to 10 ms.
+/// The time for which a process relies on a comparison, in nanoseconds of CLOCK_MONOTONIC_COARSE, which advances in steps of 1 to 10 ms.
 pub(crate) const BELIEVED: u64 = 10_000_000;
 
-/// A process that has found no count looks for it again after this time, in nanoseconds.
+/// A process that has found no count searches for a count again after this time, in nanoseconds.
 const AGAIN: u64 = 1_000_000_000;
 
 /// The count that was used last; None while there is none.
@@ -84,7 +84,7 @@ impl Watch {
         })
     }
 
-    /// Returns whether the files that were compared are believed to be unchanged.
+    /// Returns whether the caller can rely on the comparison: the compared files are assumed to be unchanged.
     pub(crate) fn holds(&self, namespace: &Namespace) -> bool {
         self.changes.count() == Some(self.count)
             // A child in another time namespace may have an earlier clock.
@@ -167,7 +167,7 @@ fn last(is_right: impl FnOnce(&Changes) -> bool) -> Option<Arc<Changes>> {
         .filter(|changes| is_right(changes) && changes.count().is_some())
 }
 
-/// Counts a change of the names of System V queues. The first one makes the file.
+/// Counts a change of the names of System V queues. The first change creates the file of the count.
 pub(super) fn note(queues: &Directory) {
     add_one(queues, true);
 }
@@ -208,7 +208,7 @@ fn add_from_outside(file: &OwnedFd, at: usize) {
     let mut count = [0; size_of::<u32>()];
     if io::pread(file, &mut count, at as u64).is_ok() {
         let next = u32::from_ne_bytes(count).wrapping_add(1);
-        // If the write fails, other processes learn of the change a moment later.
+        // If the write fails, other processes learn of the change when the time [`BELIEVED`] is over.
         let _ = io::pwrite(file, &next.to_ne_bytes(), at as u64);
     }
 }
@@ -243,7 +243,7 @@ fn announce_in_file(
         return;
     };
     if caller() != namespace.owner() {
-        // The log does not show the queue: all queues are read again.
+        // The caller does not write the index of the queue into the announcements, so other processes read all queues again.
         return add_from_outside(&file, ANNOUNCEMENTS);
     }
     let Ok(view) = View::map(file.as_fd()) else {

@@ -7,7 +7,7 @@
 //! | no home, or one of an earlier boot | private, and belongs to the caller (or the caller is root) | names the caller's home |
 //! | no home, or one of an earlier boot | open to others, or does not belong to the caller | stays: only root can write it, by `umsg setup` |
 //!
-//! Processes of all PID namespaces may use a namespace. Each queue knows its own home, and identifies processes by their lives
+//! Processes of all PID namespaces may use a namespace. Each queue has its own home in its file, and identifies processes by their lives
 //! ([`umsg_shm::sys::liveness`]).
 
 use super::directory::Directory;

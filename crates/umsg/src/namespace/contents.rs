@@ -69,7 +69,7 @@ fn is_directory(directory: &Directory, name: &str) -> bool {
     is(directory, name, FileType::Directory)
 }
 
-/// Returns whether an entry of this name exists and has this type. An entry that can't be inspected counts as one of this type.
+/// Returns whether an entry of this name exists and has this type. Returns true for an entry that can't be inspected.
 fn is(directory: &Directory, name: impl AsRef<OsStr>, wanted: FileType) -> bool {
     let (at, path) = directory.locate(name.as_ref());
     match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
@@ -100,8 +100,8 @@ fn names(directory: &Directory, at: &str) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Returns whether an entry may belong to an incomplete namespace. Another process may be creating a namespace here, or died while it did. In
-/// both cases the sub-directories are empty.
+/// Returns whether an entry may belong to an incomplete namespace. Another process may be creating a namespace in this directory, or may have died
+/// during the creation. In both cases the sub-directories are empty.
 fn is_own(directory: &Directory, name: &OsStr) -> bool {
     if let Some(kind) = KINDS.iter().find(|kind| name == **kind) {
         let is_empty = names(directory, kind).is_ok_and(|names| names.is_empty());

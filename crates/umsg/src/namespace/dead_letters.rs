@@ -5,9 +5,9 @@
 //!       inode of that file, number in its segment
 //! ```
 //!
-//! Every process that may write to a queue's file can write any name into its segment. A receiver that believed the name
-//! would send messages with its own rights to a queue that the writer chose. So the segment holds only a number, and the text of a link holds the
-//! name. The text of a link never changes, and its owner is the user that made it.
+//! Every process that may write to a queue's file can write any name into its segment. A receiver that trusted this name would send messages with its
+//! own rights to a queue that the writer chose. So the segment holds only a number, and the text of a link holds the name. The text of a link never
+//! changes, and its owner is the user that made it.
 //!
 //! | the link | is it trusted? |
 //! |---|---|
@@ -16,9 +16,9 @@
 //! | bears the inode of another file: it belongs to another queue | no; the caller reads the inode itself, so a writer of the segment can choose only the number |
 //! | is missing: removed, or the number was overwritten | no |
 //!
-//! **If a process dies** between the label and the name of its queue, the label stays until a call of [`Namespace::remove_left_labels`]. The call
-//! removes the labels without a queue that are older than [`YOUNG`]. Once the queue has its name, the creator looks for the label. If a change of the
-//! clock made another process remove the label, the creator creates the label again.
+//! **If a process dies** after it has made the label, and before the queue has its name, the label stays until a call of
+//! [`Namespace::remove_left_labels`]. The call removes the labels without a queue that are older than [`YOUNG`]. Once the queue has its name, the
+//! creator looks for the label. If a change of the clock made another process remove the label, the creator creates the label again.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -42,12 +42,12 @@ use umsg_shm::sys::random::random;
 const PREFIX: &str = ".dead-";
 /// The number of hexadecimal digits of the inode, and of the number.
 const DIGITS: usize = 16;
-/// The longest text of a link that is believed, in bytes.
+/// The maximum length of a link's text that is accepted, in bytes.
 const LONGEST: usize = POSIX.len() + 1 + 255;
 /// A younger label without a queue may belong to a queue that is being created.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Returns whether a file in the namespace's directory is called like a label.
+/// Returns whether a file in the namespace's directory has the name of a label.
 pub(super) fn is_label(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
@@ -88,7 +88,7 @@ pub(crate) struct NewLabel {
 }
 
 impl NewLabel {
-    /// Names the dead-letter queue of a file.
+    /// Records the name of the dead-letter queue for a queue's file.
     ///
     /// # Errors
     /// The errors of making a file in the namespace's directory.
@@ -154,7 +154,7 @@ impl Namespace {
     pub(crate) fn dead_letters(&self, label: Label, owner: u32) -> Option<QueueName> {
         let directory = Directory::open(self.path()).ok()?;
         let (at, path) = directory.locate(label.file_name());
-        // The link is opened once. All further checks examine the opened link, even if its name leads elsewhere by then.
+        // The link is opened once. All further checks examine the opened link, even if its name leads to another file by then.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let link = fs::openat(at, &path, flags, Mode::empty()).ok()?;
         let stat = fs::fstat(&link).ok()?;

@@ -3,10 +3,10 @@
 //! A process that checks a path and then uses the path may check one directory and use another. So a directory is opened (`O_PATH`, which
 //! needs no permission and follows no link) and checked with fstat. Its files are reached through that descriptor.
 //!
-//! The kernel's `mq_open` needs one descriptor number, so a program may have just one left. Here the directory takes that number first. If
-//! the file then finds no number, [`Directory::with_number`] closes the directory and opens the file by path, moments after the check of
-//! the directory. The kernel's `mq_unlink` needs no number: if none is free, the directory is checked and used by path from the start. The
-//! exception is a queue that is removed at its last close: it is unlinked through its own directory, which has to be open (`transient/`).
+//! The kernel's `mq_open` needs one descriptor number, so a program may have just one left. In umsg, the directory takes that number first. If the
+//! file then finds no number, [`Directory::with_number`] closes the directory and opens the file by path, moments after the check of the directory.
+//! The kernel's `mq_unlink` needs no number: if none is free, the directory is checked and used by path from the start. The exception is a queue that
+//! is removed at its last close: it is unlinked through its own directory, which has to be open (`transient/`).
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -114,7 +114,7 @@ impl Directory {
         self.mode() & 0o022 != 0
     }
 
-    /// Returns whether a user may change all entries of the directory: its owner and root may.
+    /// Returns whether a user may change all entries of the directory. The directory's owner and root may.
     pub(super) fn may_be_mended_by(&self, user: u32) -> bool {
         user == 0 || user == self.owner()
     }

@@ -57,7 +57,7 @@ pub enum NamespaceError {
     OwnerNotMapped {
         /// The directory.
         path: PathBuf,
-        /// The user that may own it besides root, as in `Stranger`.
+        /// The user that may own the directory besides root, as in `Stranger`.
         trusted: u32,
     },
     /// Other users can write in the directory, and it is not sticky. So they could replace queues (`EACCES`).

@@ -22,10 +22,10 @@ pub(crate) enum FileError {
     /// `ELOOP`: a symbolic link has the queue's name; it is never followed.
     #[error("a symbolic link has the queue's name")]
     Symlink,
-    /// `EBADMSG`: a FIFO, a socket or a device has the queue's name. The call did not wait for it.
+    /// `EBADMSG`: a FIFO, a socket or a device has the queue's name. The call does not wait for the other end of a FIFO.
     #[error("a FIFO, a socket or a device has the queue's name")]
     Special,
-    /// `EACCES`: the file has another name, too.
+    /// `EACCES`: the file has a second name (a hard link).
     #[error("the queue's file has a second hard link")]
     SecondName,
     /// `EMFILE` or `ENFILE`

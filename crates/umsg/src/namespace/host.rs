@@ -19,7 +19,7 @@ const TRUST: u64 = 100_000_000;
 #[derive(Debug)]
 struct NamespaceHost {
     namespace: Namespace,
-    /// The registry of liveness ids. None if the path leads elsewhere: then ids can be neither registered nor checked.
+    /// The registry of liveness ids. None if the path leads to another directory: then ids can be neither registered nor checked.
     registry: Option<Registry>,
     /// The time of the machine's clock until which the absence of a limit is cached.
     unlimited_until: AtomicU64,
@@ -37,7 +37,7 @@ impl Namespace {
 
     /// Returns whether the limit permits `more` bytes.
     ///
-    /// A namespace that was removed, or whose path leads elsewhere, permits everything.
+    /// If the namespace was removed, or its path leads to another directory, every allocation is permitted.
     pub(crate) fn allows(&self, more: usize) -> bool {
         roomy(|| {
             self.max_bytes()

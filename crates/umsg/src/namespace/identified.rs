@@ -8,7 +8,7 @@
 //! | yes: no other user can put another file there | lstat(2) tells the type. The file is opened by its name. fstat(2) then tells whether the opened file is the same |
 //! | no | `O_PATH` names the file and opens nothing. fstat(2) of that descriptor tells the type. The descriptor's link in /proc opens that very file, even if its name leads to another file by now |
 //!
-//! The second way needs a second descriptor number, and /proc, in which the kernel creates inodes at the first access of a process.
+//! The way of the second row needs a second descriptor number, and /proc, in which the kernel creates inodes at the first access of a process.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -61,7 +61,7 @@ fn look_at_own(directory: &Directory, name: &OsStr) -> Option<Stat> {
     (is_regular && stays(directory, &stat)).then_some(stat)
 }
 
-/// Names a regular file without opening it.
+/// Opens a regular file with `O_PATH`, which identifies the file without the effects of an open.
 fn look(directory: &mut Directory, name: &OsStr) -> Result<OwnedFd, FileError> {
     let seen = open_by_name(directory, name, OFlags::PATH | OFlags::CLOEXEC);
     let seen = seen.map_err(|e| FileError::of("open", e))?;

@@ -1,4 +1,4 @@
-//! Entries in the directories of queues that are not queues. A program that does not use umsg has created them.
+//! Entries that are not queues, in the directories of queues. A program that does not use umsg has created these entries.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -26,9 +26,9 @@ pub struct Intruder {
 }
 
 impl Namespace {
-    /// Returns the entries that are no queues or rings, in the directories of queues and rings, ordered by path. umsg creates no such
-    /// entries. Such an entry prevents the creation of a queue of its name. umsg never follows, opens or removes the entry. The contents of
-    /// regular files are not checked: [`posix::list`](crate::posix::list) reports the files that are no queues.
+    /// Returns the entries that are neither queues nor rings, in the directories of queues and rings, ordered by path. umsg creates no such entries.
+    /// Such an entry prevents the creation of a queue of its name. umsg never follows, opens or removes the entry. The contents of regular files are
+    /// not checked: [`posix::list`](crate::posix::list) reports the files that are no queues.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -11,9 +11,9 @@
 //! └── ipc-i4026532177         before Linux 6.18: the namespace of the IPC namespace with this inode number
 //! ```
 //!
-//! `UMSG_IPC_NAMESPACE` names the IPC namespace to which `$UMSG_DIR` belongs: its inode and its number, or `share` if no process leaves the
-//! directory. Without the variable, a process stays with the directory. The drop-in follows a move of
-//! its process, and then sets the variable; a supervisor of `umsg run` follows those of its programs.
+//! `UMSG_IPC_NAMESPACE` names the IPC namespace to which `$UMSG_DIR` belongs: its inode number and its id, or `share` if no process leaves the
+//! directory. Without the variable, a process stays with the directory. The drop-in follows a move of its process to another IPC namespace, and then
+//! sets the variable. A supervisor of `umsg run` follows the moves of its programs.
 //!
 //! | event | effect |
 //! |---|---|
@@ -21,12 +21,12 @@
 //! | the last process in the IPC namespace ends, and no mount and no descriptor leads to the namespace | the process removes the directory |
 //! | the last process is killed, or has used no queue there | the directory stays until a process makes another one beside it, or until a sweep (`umsg gc`) |
 //!
-//! A process looks in /proc for other processes of the IPC namespace; supervisors do not count. It does not remove a directory that was made in a PID
-//! namespace whose processes it can't see. Only the directories of root are used by processes of several users; root removes such a directory if
-//! /proc hides no process from it. Another user removes a directory if /proc hides no process of this user.
+//! A process searches /proc for other processes of the IPC namespace, and ignores supervisors. It does not remove a directory that was made in a PID
+//! namespace whose processes it can't see. Only root's directories are used by processes of several users. Root removes such a directory if /proc
+//! shows root all processes. Another user removes its own directory if /proc shows all processes of this user.
 //!
-//! The number of an inode may be used again. If a process has made an IPC namespace and is alone in it, the namespace is new. The process then
-//! removes the directory that an earlier namespace with this number has left.
+//! The kernel may use an inode number again. If a process has made an IPC namespace and is alone in it, the namespace is new. The process then
+//! removes the directory that an earlier namespace with this inode number has left.
 
 use std::fs as files;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub(super) const VARIABLE: &str = "UMSG_IPC_NAMESPACE";
 /// The value of the variable if all processes share the directory.
 const SHARE: &str = "share";
 
-// The accesses of these three words are Relaxed: no word publishes other data. The mutexes below guard the directories.
+// The accesses of the following three words are Relaxed: no word publishes other data. The mutexes after them guard the directories.
 
 /// Set once this process has used a directory of another IPC namespace.
 static HAS_FOLLOWED: AtomicBool = AtomicBool::new(false);
@@ -78,7 +78,7 @@ pub fn is_followed() -> bool {
     std::env::var_os(VARIABLE).is_none_or(|value| value != SHARE)
 }
 
-/// Returns whether this process has used the directory of another IPC namespace than that of `$UMSG_DIR`.
+/// Returns whether this process has used a directory of an IPC namespace other than that of `$UMSG_DIR`.
 ///
 /// ```
 /// assert!(!umsg::ipc::has_followed(), "the process has stayed in its IPC namespace");
@@ -99,8 +99,8 @@ pub fn present() -> Option<u64> {
     ipc_namespace::inode(OWN).ok()
 }
 
-/// Returns whether the process is in another IPC namespace than when it determined its namespace. This is so for a child that was created in a new
-/// IPC namespace.
+/// Returns whether the process is now in another IPC namespace than when it determined its namespace. For example, a child that was created in a new
+/// IPC namespace has moved.
 ///
 /// ```
 /// assert!(!umsg::ipc::has_moved());
@@ -179,7 +179,7 @@ impl Resolver {
         Some(Resolver { base, home })
     }
 
-    /// Returns the IPC namespace to which a link of /proc leads. None: the IPC namespace of the base.
+    /// Returns the IPC namespace to which a link of /proc leads. None if it is the IPC namespace of the base.
     ///
     /// ```no_run
     /// let (_, value) = umsg::ipc::variable().unwrap();
@@ -220,7 +220,7 @@ impl Resolver {
     /// The errors of [`Namespace::at`].
     pub fn follow(&self, link: &str, of: Identity) -> Result<(Namespace, Pin), NamespaceError> {
         let Identity(of) = of;
-        // Before the directory: while it is used, no other IPC namespace gets the number of the inode.
+        // The link is opened before the directory is found: while the link is open, no other IPC namespace gets the inode number.
         let kept = match of.id {
             Some(_) => None,
             None => Some(files::File::open(link).map_err(|error| {
@@ -233,8 +233,8 @@ impl Resolver {
         Ok((namespace, Pin { _kept: kept }))
     }
 
-    /// Removes the directories of IPC namespaces that have ended, apart from the calling process and its descriptors. Returns whether any other is
-    /// left.
+    /// Removes the directories of IPC namespaces that have ended. Ignores the calling process and its descriptors. Returns whether any directory of
+    /// an IPC namespace is left.
     ///
     /// ```no_run
     /// let (_, value) = umsg::ipc::variable().unwrap();
@@ -251,15 +251,15 @@ impl Resolver {
     }
 }
 
-/// Keeps the number of another IPC namespace from being given to a later one, for a process that acts for others.
+/// Prevents the kernel from giving the inode number of an IPC namespace to a later one. For a process that acts for others.
 #[derive(Debug)]
 pub struct Pin {
-    /// The IPC namespace, unless its identity is a number that no later one gets.
+    /// An open link to the IPC namespace. None if the kernel gives the namespace an id, which no later namespace gets.
     _kept: Option<files::File>,
 }
 
 impl Used {
-    /// Removes the directory if no process is in its IPC namespace any more. The caller has left that namespace before.
+    /// Removes the directory if its IPC namespace has no process any more. The caller has left that IPC namespace before the call.
     ///
     /// ```no_run
     /// // After unshare(CLONE_NEWIPC):
@@ -318,7 +318,8 @@ pub(super) fn followed(
     Ok(namespace)
 }
 
-/// Returns whether no other process is in the IPC namespace. A process that was forked after the namespace was made may have made its directory.
+/// Returns whether no other process is in the IPC namespace. Another process, forked after the IPC namespace was made, may have made the directory of
+/// the namespace.
 fn is_alone_in(of: IpcNamespace) -> bool {
     let others = Others::look(Some(std::process::id()), |found| found.contains(&of));
     !others.have(of) && !others.has_failed
@@ -339,12 +340,12 @@ pub fn base() -> Option<(PathBuf, String)> {
 #[derive(Debug)]
 struct Home {
     inode: u64,
-    /// 0 if the number is unknown.
+    /// The id of the IPC namespace; 0 if unknown.
     id: u64,
 }
 
 impl Home {
-    /// None for other values, with which no process leaves the directory.
+    /// Returns None for other values, with which no process leaves the directory.
     fn parse(value: &str) -> Option<Home> {
         let (inode, id) = value.split_once('-')?;
         Some(Home {

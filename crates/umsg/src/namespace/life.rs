@@ -11,14 +11,14 @@
 //! The lock belongs to the open file description (F_OFD_SETLK). A mapping that no forked child inherits keeps this description. So the lock ends
 //! when the process ends in any way, or runs another program. No descriptor remains that a program could close.
 //!
-//! A write lock needs a descriptor that is open for writing, and the file's mode is 0644: so only the file's owner can lock the file. The
-//! number is computed from the file's inode number and its time of birth, which no process can set. Each reader computes the number again,
-//! so a file under another file's name proves nothing. A later file has another inode number or another time of birth. So the later file
-//! gets the number of a dead process only by chance, 1 in 2^31. Outside tmpfs, an inode number can be reused within one tick of the clock
-//! for times of birth. If the file system keeps no time of birth, an inode number can be reused at any time.
+//! A write lock needs a descriptor that is open for writing, and the file's mode is 0644: so only the file's owner can lock the file. The liveness id
+//! is computed from the file's inode number and its time of birth, which no process can set. Each reader computes the id again, so a file under
+//! another file's name proves nothing. A later file has another inode number or another time of birth. So the later file gets the id of a dead
+//! process only by chance, 1 in 2^31. Outside tmpfs, an inode number can be reused within one tick of the clock for times of birth. If the file
+//! system keeps no time of birth, an inode number can be reused at any time.
 //!
-//! Calls in a signal handler also look for lives and register a life. The handler may have interrupted malloc, so neither operation uses malloc.
-//! The exception is a registration on a file system, or in a sandbox, that does not allow unnamed files.
+//! A signal handler also searches for lives and registers a life. The handler may have interrupted malloc, so neither operation uses malloc. The
+//! exception is a registration on a file system, or in a sandbox, that does not allow unnamed files.
 //!
 //! A file outlives its process until the next registration of a process that may remove it, or `umsg gc --remove`.
 
@@ -43,7 +43,7 @@ use umsg_shm::sys::{life, process};
 
 const PREFIX: &str = ".life-";
 const MODE: u32 = 0o644;
-/// The maximum number of files that are created until one has a free number.
+/// The maximum number of files that a registration creates until the liveness id of one is free.
 const ATTEMPTS: usize = 64;
 /// The maximum number of names that a registration checks for files of dead processes. A registration may run under a queue's lock.
 const SWEPT: usize = 256;
@@ -52,26 +52,26 @@ const ENTRIES_LEN: usize = 2048;
 /// The maximum number of namespaces in which a process is registered.
 const NAMESPACES: usize = 32;
 
-/// A system call that failed, and how.
+/// The name of a system call that failed, and its error.
 pub(crate) type Failed = (&'static str, Errno);
 
-/// A directory in which this process, or one that it was forked from, is registered.
+/// A directory in which this process, or a process that it was forked from, is registered.
 struct Entry {
-    /// The number of the directory: never 0 in an entry that is used.
+    /// The inode number of the directory, combined with the device; 0 in an unused entry.
     directory: AtomicU64,
-    /// The process's epoch in the high bits, and the number of its life in the low 31 bits.
+    /// The process's epoch in the high bits, and its liveness id in the low 31 bits.
     life: AtomicU64,
 }
 
 impl Entry {
-    /// Returns the number of this process's life if it is known; otherwise the current value of the word.
+    /// Returns this process's liveness id if it is known; otherwise the current value of the word.
     fn known(&self) -> Result<u32, u64> {
         let epoch = match process::epoch() {
             0 => process::begin_epoch(),
             epoch => epoch,
         };
-        // Acquire: pairs with the release in `note`. No other data are published. A forked child finds the epoch of its parent, and so
-        // knows that the number is not its own.
+        // Acquire: pairs with the release in `note`. No other data are published. A forked child finds the epoch of its parent, and so learns that
+        // the liveness id is its parent's.
         let life = self.life.load(Ordering::Acquire);
         match life >> BITS == epoch {
             true => Ok(life as u32 & UNREGISTERED),
@@ -79,8 +79,8 @@ impl Entry {
         }
     }
 
-    /// Records the number, and returns the valid number: another thread may have recorded its own number first. In that case, this thread's file
-    /// stays locked until the process ends, and has no effect.
+    /// Records the liveness id, and returns the valid one: another thread may have recorded its own id first. In that case, this thread's file stays
+    /// locked until the process ends, and has no effect.
     fn note(&self, before: u64, number: u32) -> u32 {
         let new = process::epoch() << BITS | u64::from(number);
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -98,10 +98,10 @@ static ENTRIES: [Entry; NAMESPACES] = [const {
     }
 }; NAMESPACES];
 
-/// Bits of a number.
+/// The number of bits of a liveness id.
 const BITS: u32 = 31;
 
-/// Returns whether a file in the namespace's directory is called like a life.
+/// Returns whether a name in the namespace's directory is the name of a life.
 pub(super) fn is_life(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
@@ -140,8 +140,8 @@ impl Registry {
         }
     }
 
-    /// Returns the number of this process's life. [`UNREGISTERED`] if the life can't be registered. The registration is tried once here,
-    /// and again by [`join`](Self::join).
+    /// Returns this process's liveness id. [`UNREGISTERED`] if the life can't be registered. This call tries the registration once, and each
+    /// [`join`](Self::join) tries it again.
     pub(crate) fn own(&self) -> u32 {
         let Some(entry) = self.entry() else {
             return UNREGISTERED;
@@ -152,7 +152,7 @@ impl Registry {
         }
     }
 
-    /// Returns the number of this process's life if the process has one. Makes no system call.
+    /// Returns this process's liveness id if the process has one. Makes no system call.
     pub(crate) fn known(&self) -> Option<u32> {
         self.entry()?.known().ok()
     }
@@ -177,7 +177,7 @@ impl Registry {
         }
     }
 
-    /// Returns whether a life is over. An unknown life counts as living.
+    /// Returns whether a life is over. Returns false if the state of the life is unknown.
     ///
     /// # Blocking
     /// Never.
@@ -298,8 +298,8 @@ fn begin(
     }
 }
 
-/// Opens the file of a life. Returns None if the directory has no file of this name that yields the number. After an error, it is unknown whether
-/// the process lives.
+/// Opens the file of a life. Returns None if the directory has no file of this name that yields the liveness id. After an error, it is unknown
+/// whether the process lives.
 ///
 /// The file is opened after it is identified, so that a stranger's FIFO in its place can't block the opening. This needs /proc.
 fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<OwnedFd>> {
@@ -318,7 +318,7 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
     fs::openat(CWD, proc_link(seen.as_fd()).path(), flags, Mode::empty()).map(Some)
 }
 
-/// Returns the number that a file yields. None if it is no regular file.
+/// Returns the liveness id that a file yields. None if it is no regular file.
 fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
     let stat = fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
@@ -334,7 +334,7 @@ fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     Ok(Some(1 + (mixed % u64::from(UNREGISTERED - 1)) as u32))
 }
 
-/// Returns the number in a life's name. None if the name is not that of a life.
+/// Returns the liveness id in a life's name. None if the name is not that of a life.
 fn number_in(name: &CStr) -> Option<u32> {
     let digits = name.to_bytes().strip_prefix(PREFIX.as_bytes())?;
     u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
@@ -344,7 +344,7 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
 }
 
-/// Returns whether a file with the name of a life belongs to a dead process or to none.
+/// Returns whether a file with the name of a life belongs to a dead process or to no process.
 fn is_left(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     match number_in(name).map_or(Ok(None), |number| find(directory, name, number)) {
         Ok(Some(file)) => !life::is_locked(file.as_fd()),
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn files_made_one_after_the_other_in_one_inode_yield_several_numbers() {
-        // The files are in the directory for temporary files. If that is on ext4, each new file gets the inode number of the removed one.
+        // The files are in the directory for temporary files. If that directory is on ext4, each new file gets the inode number of the removed file.
         let path = std::env::temp_dir().join(format!("umsg-life-{}", std::process::id()));
         let mut numbers = HashSet::new();
         for _ in 0..20 {

@@ -137,8 +137,8 @@ fn in_range(
     })
 }
 
-/// The limits that [`Namespace::limits_since`] has compared last. If a call finds them locked, for example in a signal handler or a forked child,
-/// it compares the record.
+/// The limits that [`Namespace::limits_since`] has compared last. If a call finds the mutex locked, for example in a signal handler or a forked
+/// child, the call compares the record instead.
 static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 
 struct Watched {
@@ -178,8 +178,8 @@ impl Namespace {
         record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
     }
 
-    /// Returns the limits, if the record is the last one that was read, and has not changed since a time of the file system's clock. Makes at most
-    /// one system call, and none while the count of changes is the same.
+    /// Returns the limits of the record that was read last, if the record is unchanged and its last change was before `time`, a time of the file
+    /// system's clock. Makes at most one system call, and none while the count of changes is the same.
     pub(crate) fn limits_since(&self, time: (i64, i64)) -> Option<Limits> {
         let mut last = WATCHED.try_lock().ok();
         let known = last.as_ref().and_then(|last| last.as_ref());
@@ -229,7 +229,7 @@ impl Namespace {
     /// owner's lock.
     ///
     /// # If the process dies
-    /// The old or the new limits hold.
+    /// Either all old limits or all new limits apply.
     pub fn set_limits(&self, limits: &Limits) -> Result<(), NamespaceError> {
         let _locked = self.lock_limits()?;
         self.write_limits(limits)
@@ -259,7 +259,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Reads the limits, changes them and sets them. Of two changes at the same time, neither undoes the other one. Returns the new limits.
+    /// Reads the limits, changes them and sets them. Two changes at the same time both take effect. Returns the new limits.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -276,7 +276,7 @@ impl Namespace {
     /// Waits for other processes of the owner and of root that change limits or names of System V queues, which takes some microseconds.
     ///
     /// # If the process dies
-    /// The old or the new limits hold.
+    /// Either all old limits or all new limits apply.
     pub fn update_limits(
         &self,
         change: impl FnOnce(&mut Limits),
@@ -284,7 +284,7 @@ impl Namespace {
         self.update_limits_under(None, change)
     }
 
-    /// Does the same as [`update_limits`](Self::update_limits). If `held` is the owner's lock, the change is made under it.
+    /// Does the same as [`update_limits`](Self::update_limits). If `held` is the owner's lock, the function uses this lock and takes no other lock.
     pub(super) fn update_limits_under(
         &self,
         held: Option<&Locked>,
@@ -304,8 +304,8 @@ impl Namespace {
         Ok(limits)
     }
 
-    /// Takes the lock of the namespace's owner. None if the caller may not set the limits, if root finds that the owner has no lock yet, or if no
-    /// descriptor is free: the change then succeeds or fails without the lock.
+    /// Takes the lock of the namespace's owner. Returns None in three cases: the caller may not set the limits, root finds that the owner has no lock
+    /// yet, or no descriptor is free. The change then succeeds or fails without the lock.
     fn lock_limits(&self) -> Result<Option<Locked>, NamespaceError> {
         if !self.may_set_limits() {
             return Ok(None);
@@ -385,7 +385,7 @@ mod tests {
         namespace.set_limits(&Limits::default()).unwrap();
         namespace.begin_count_of_changes();
         let began = std::time::Instant::now();
-        // A count is believed for 10 ms, and another test may hold the lock of the remembered count.
+        // `limits_since` relies on a count for 10 ms, and another test may hold the lock of the remembered count. So the test repeats the attempt.
         loop {
             let read = namespace.limits().unwrap();
             let watched = namespace.limits_since(any_time);

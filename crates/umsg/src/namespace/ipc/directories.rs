@@ -16,7 +16,7 @@ use crate::namespace::error::NamespaceError;
 use crate::namespace::{Namespace, caller, home, record};
 
 const PREFIX: &str = "ipc-";
-/// The most names for the directory of a user.
+/// The maximum number of names that are tried for the directory of a user.
 const NAMES: usize = 100;
 /// The beginning of the name of a directory that is being removed.
 const GOING: &str = ".ipc-";
@@ -37,7 +37,7 @@ enum Named {
 }
 
 impl Named {
-    /// None for other names, which are not this module's.
+    /// Returns None for a name that this module does not make.
     fn by(name: &OsStr) -> Option<Named> {
         let name = name.to_str()?.strip_prefix(PREFIX)?;
         let mut parts = name.split('-');
@@ -46,7 +46,7 @@ impl Named {
             let is_usual = digits.bytes().all(|byte| byte.is_ascii_digit());
             digits.parse().ok().filter(|_| is_usual)
         };
-        // The user, and the number of the name.
+        // The parts after the first are the user and the counter of the name, as in `ipc-141098-1000-2`.
         if parts.clone().count() > 2 || !parts.all(|part| number(part).is_some()) {
             return None;
         }
@@ -56,7 +56,7 @@ impl Named {
         }
     }
 
-    /// Returns whether this may be the name of the namespace. A sandbox may refuse the number of the namespace to one process, and not to another.
+    /// Returns whether the name may be that of `namespace`. A sandbox may show the id of the namespace to one process, and hide it from another.
     fn may_be(self, namespace: IpcNamespace) -> bool {
         match self {
             Named::Id(id) => namespace.id.is_none_or(|own| own == id),
@@ -79,7 +79,7 @@ pub(super) fn find_or_make(base: &Path, of: IpcNamespace) -> Result<PathBuf, Nam
         format!("{usual}-0"),
         format!("{usual}-{user}"),
     ];
-    // Another user may have taken all of these, and some of the following.
+    // Other users may have taken all names so far, and some of the following names.
     names.extend((2..=NAMES).map(|number| format!("{usual}-{user}-{number}")));
     for _ in 0..2 {
         let paths: Vec<_> = names.iter().map(|name| base.join(name)).collect();
@@ -96,7 +96,7 @@ pub(super) fn find_or_make(base: &Path, of: IpcNamespace) -> Result<PathBuf, Nam
         {
             match make(base, path) {
                 Ok(()) => return Ok(path.clone()),
-                // A process of the same user has made it meanwhile.
+                // Another process of the same user, or of root, has made the directory meanwhile.
                 Err(_) if is_own(path) => return Ok(path.clone()),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -148,7 +148,8 @@ impl Namespace {
 pub(super) fn remove_dead(base: &Path, but: Option<u32>) -> usize {
     let mut names = dead(base, but);
     if !names.is_empty() {
-        // A thread may have moved, during the search, from an IPC namespace that the search had still before it to one behind it.
+        // A thread may have moved to another IPC namespace during the search, so that the search missed the thread. So a second search has to confirm
+        // the result.
         let again = dead(base, but);
         names.retain(|name| again.contains(name));
     }
@@ -158,7 +159,7 @@ pub(super) fn remove_dead(base: &Path, but: Option<u32>) -> usize {
 /// Returns the names of the directories that the caller may remove: those of IPC namespaces that have ended, or whose only process is `but`.
 fn dead(base: &Path, but: Option<u32>) -> Vec<OsString> {
     let mut names = entries(base);
-    // Another user may fill a directory of such a name without end.
+    // Directories of other users are skipped: their owners could fill such a directory faster than the caller empties it.
     names.retain(|name| is_one(name) && is_own(&base.join(name)));
     if names.is_empty() {
         return names;
@@ -183,7 +184,7 @@ fn is_going(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(GOING))
 }
 
-/// Returns whether a directory of this name is one of an IPC namespace, or the remains of one.
+/// Returns whether a directory with this name belongs to an IPC namespace, or is the remains of such a directory.
 pub(super) fn is_one(name: &OsStr) -> bool {
     is_going(name) || Named::by(name).is_some()
 }
@@ -214,7 +215,7 @@ pub(super) fn remove_all(base: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> usi
     removed
 }
 
-/// Removes the directories whose name has the number of an inode.
+/// Removes the directories with this inode number in their names.
 pub(super) fn remove_of_inode(base: &Path, inode: u64) {
     remove_all(base, |name| Named::by(name) == Some(Named::Inode(inode)));
 }
@@ -233,7 +234,7 @@ mod tests {
         let own = ipc_namespace::of(OWN).unwrap();
         let living = find_or_make(base.path(), own).unwrap();
         assert_eq!(find_or_make(base.path(), own).unwrap(), living);
-        // Where the kernel gives no ids, no directory is named by one.
+        // If the kernel gives no ids, the directory's name has the inode number.
         let none = IpcNamespace {
             inode: 7,
             id: own.id.map(|_| u64::MAX),
@@ -270,8 +271,8 @@ mod tests {
             };
             assert_eq!(belongs(OsStr::new(name), five), expected, "{name}");
         }
-        // Without the id of a namespace, each directory that is named by an id may belong to it. A directory that is named by an inode belongs to it
-        // only if the inode is the same.
+        // If the id of a namespace is unknown, each directory with an id in its name may belong to the namespace. A directory with an inode number in
+        // its name belongs to the namespace only if the inode is the same.
         let nameless = IpcNamespace { inode: 9, id: None };
         assert!(belongs(OsStr::new("ipc-5"), nameless));
         assert!(!belongs(OsStr::new("ipc-i5"), nameless));
@@ -293,7 +294,8 @@ mod tests {
         let dir = TestDir::new();
         let base = dir.namespace();
         let user = caller();
-        // A symlink is no directory of the caller's, like any file of another user. Root is a user, too.
+        // The symlinks take the place of another user's files: the function uses neither. The set removes the duplicate name of a test that runs as
+        // root.
         let living = ipc_namespace::of(OWN).unwrap();
         let usual = name_of(living);
         let names = [

@@ -12,14 +12,14 @@ use umsg_shm::sys::stat::Stat;
 
 use super::super::caller;
 
-/// The name of the process of a supervisor, which acts for the programs of `umsg run`. No usual file name of a program begins so.
+/// The name of the process of a supervisor, which acts for the programs of `umsg run`. No usual file name of a program has this beginning.
 pub const SUPERVISOR: &CStr = c"umsg:supervisor";
 
 /// The IPC namespaces of other processes.
 pub(super) struct Others {
     pub(super) found: Vec<IpcNamespace>,
-    /// False if the caller can't see the namespace of some process that may use the directory: of any process if the caller is root, and otherwise
-    /// of one of the caller's own, for example a process that is not dumpable.
+    /// False if the caller can't see the namespace of a process that may use the directory. For root, this can be any process. For another user, it
+    /// is a process of the same user, for example one that is not dumpable.
     are_all_seen: bool,
     /// True if the identity of a process's namespace could not be read, for example because the caller had no descriptor left.
     pub(super) has_failed: bool,
@@ -37,7 +37,7 @@ impl Others {
         };
         let mut processes = BTreeSet::<u32>::new();
         for _ in 0..ROUNDS {
-            // A process may fork and end before its namespace is read here: the next listing has its child.
+            // A process may fork and end before this search has read its namespace: the next listing shows the child.
             let mut new = others.numbers("/proc");
             new.retain(|process| Some(*process) != but && !processes.contains(process));
             if new.is_empty() {
@@ -64,7 +64,7 @@ impl Others {
                 continue;
             };
             others.add(None, &path);
-            // The path may lead elsewhere: the caller has another root, or another mount covers this one.
+            // The path may lead to another file: the caller has another root, or another mount covers this mount.
             others.has_failed |= !others.found.iter().any(|found| found.inode == inode);
             if others.found.len() > known && is_enough(&others.found) {
                 return others;
@@ -84,8 +84,8 @@ impl Others {
         others
     }
 
-    /// Returns the names in a directory of /proc that are numbers. A list that ends early counts as a failure: a process that it lacks may use any
-    /// directory. A process that has ended, or is another user's, has no list.
+    /// Returns the names in a directory of /proc that are numbers. A list that ends early is a failure, because a process that the list lacks may use
+    /// any directory. A missing list is no failure if the process has ended or belongs to another user.
     fn numbers(&mut self, directory: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
         let mut read = || {
@@ -128,7 +128,7 @@ impl Others {
                 true
             }
             Err(error) => {
-                // With these two errors, the process has ended since the listing.
+                // With these two errors, the process has ended after the listing.
                 self.has_failed |= ![Errno::NOENT, Errno::SRCH].contains(&error);
                 false
             }
@@ -145,14 +145,14 @@ impl Others {
     }
 }
 
-/// Returns whether a process that /proc hides may use a directory that the caller may remove. An ordinary user's directory is used only by processes of
-/// that user, and those of root by all.
+/// Returns whether a process that /proc hides may use a directory that the caller may remove. Only processes of its owner use an ordinary user's
+/// directory. Processes of all users may use root's directories.
 fn may_use(process: u32) -> bool {
     caller() == 0 || Stat::real_user(process).is_none_or(|user| user == caller())
 }
 
-/// Returns whether a process is a supervisor, which stays in the IPC namespace in which it was started and uses queues for its programs only. A program
-/// that takes this name can have its own directory removed, and no directory of a process with another name.
+/// Returns whether a process is a supervisor, which stays in the IPC namespace in which it was started and uses queues for its programs only. If
+/// another program takes this name, only its own directory can be removed, and no directory of a process with another name.
 fn is_supervisor(process: u32) -> bool {
     files::read(format!("/proc/{process}/comm"))
         .is_ok_and(|name| name.trim_ascii_end() == SUPERVISOR.to_bytes())
