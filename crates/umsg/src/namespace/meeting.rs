@@ -3,7 +3,8 @@
 //! Another user can take the usual name, `PREFIX` and the user's number. Then the user's programs use a directory whose name also has `-`
 //! and 16 random hexadecimal digits at its end. No process can guess that name before the directory exists.
 //!
-//! A directory counts if it belongs to the user. A directory is first *offered*. Once it has a certain sub-directory, the mark, it is *settled*.
+//! Only directories that belong to the user are considered. A directory is first *offered*. Once it has a certain sub-directory, the mark, it is
+//! *settled*.
 //!
 //! | the user's directories | a program |
 //! |---|---|
@@ -32,7 +33,7 @@ use super::error::NamespaceError;
 use umsg_shm::sys::random::random;
 use umsg_shm::sys::stack::nap;
 
-/// The number of hexadecimal digits behind a user's number.
+/// The number of hexadecimal digits after a user's number.
 const DIGITS: usize = 16;
 /// The number of listings before the function reports that other processes keep changing the directories.
 const ATTEMPTS: u32 = 500;
@@ -44,7 +45,7 @@ pub(super) struct Meeting<'a> {
     pub(super) base: &'a Path,
     pub(super) prefix: &'static str,
     pub(super) user: u32,
-    /// The sub-directory that marks a settled directory.
+    /// The name of the sub-directory that marks a settled directory.
     pub(super) mark: &'static str,
     /// The permission bits that the directory needs.
     pub(super) mode: u32,
@@ -122,7 +123,7 @@ impl Meeting<'_> {
         })
     }
 
-    /// Returns whether the user has put a file or a link at this path. Such an entry is reported as an error: no other name is used.
+    /// Returns whether the user has put a file or a link at this path. The caller reports such an entry as an error, and uses no other name.
     fn is_an_obstacle(&self, path: &Path) -> bool {
         fs::lstat(path).is_ok_and(|stat| {
             let kind = FileType::from_raw_mode(stat.st_mode);
@@ -159,7 +160,7 @@ impl Meeting<'_> {
         self.open_up(&mut directory)?;
         (self.check)(&directory)?;
         for other in others {
-            // The removal fails if the directory has been settled by now.
+            // The removal fails if another process has settled the directory by now.
             let _ = fs::rmdir(other);
         }
         let own = self.list()?;
@@ -169,7 +170,7 @@ impl Meeting<'_> {
         let (at, path) = directory.locate(self.mark);
         match fs::mkdirat(at, &path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Ok(true),
-            // The directory was removed meanwhile.
+            // Another process has removed the directory meanwhile.
             Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(NamespaceError::changing("mkdir", lowest, e)),
         }

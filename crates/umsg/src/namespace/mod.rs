@@ -166,7 +166,7 @@ impl Namespace {
         self.owner
     }
 
-    /// Returns whether the path leads to the checked directory. In a chroot or another mount namespace, it may lead to another directory.
+    /// Returns whether the path leads to the checked directory. In a chroot or another mount namespace, the path may lead to another directory.
     fn is_in_sight(&self) -> bool {
         let found = rustix::fs::stat(self.path());
         found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.identity)

@@ -12,9 +12,9 @@
 //! | the component `.` or `..` | `EACCES` | `/.`, `/..` |
 //! | a component of 256 bytes or more | `ENAMETOOLONG` | `/` and 256 bytes, `/.` and 255 bytes |
 //!
-//! So an over-long component with a second slash gives `EACCES`, except if the whole name is longer than the longest path. Everything else is a
-//! name: `/...`, `/.a`, `/ `, a line feed, bytes that are not UTF-8, 255 bytes. These rules come before all other checks: if the name is bad, and
-//! the access mode or the attributes are bad, too, the error is that of the name.
+//! So an over-long component with a second slash gives `EACCES`, except if the whole name is longer than the longest path. All other strings are
+//! names: `/...`, `/.a`, `/ `, a line feed, bytes that are not UTF-8, 255 bytes. These rules come before all other checks: if both the name and the
+//! access mode or the attributes are bad, the error is that of the name.
 //!
 //! A name from Rust may hold a NUL byte, which C cannot pass: `EINVAL`.
 
@@ -52,7 +52,7 @@ impl QueueName {
     /// Checks a name with its slash, as programs pass it.
     ///
     /// # Errors
-    /// The error of the first broken rule in the module's table.
+    /// The error of the first broken rule in the table of this module's documentation.
     pub(crate) fn parse(name: &OsStr) -> Result<QueueName, NameError> {
         let component = name
             .as_bytes()

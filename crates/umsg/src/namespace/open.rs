@@ -72,15 +72,15 @@ impl Namespace {
         })
     }
 
-    /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that compares
-    /// the file with one that passed these checks. Also returns whether O_NONBLOCK is set. O_NONBLOCK is not set if only this user and root could
-    /// create files there when the process found the namespace, because the opening then can't wait for a hostile peer.
+    /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that compares the
+    /// file with a file that passed these checks. Also returns whether O_NONBLOCK is set. O_NONBLOCK is not set if, when the process found the
+    /// namespace, only this user and root could create files in it: then the open can't wait for a hostile peer.
     ///
     /// # Errors
     /// The errors of open(2).
     ///
     /// # Blocking
-    /// Never for files of other users. A FIFO is opened, and the caller closes it again.
+    /// Never for files of other users. If the name leads to a FIFO, the call opens it, and the caller closes it again.
     pub(crate) fn open_unchecked(
         &self,
         name: &OsStr,
@@ -135,7 +135,7 @@ impl Namespace {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
             {
-                // A file has replaced the directory, and has the name now.
+                // A regular file has replaced the directory, and has the queue's name now.
                 Err(FileError::AlreadyExists) => self.unlink_file_in(POSIX, name),
                 other => other,
             },
@@ -168,7 +168,7 @@ impl Namespace {
 fn unlink(queues: &Directory, name: &QueueName) -> Result<(), FileError> {
     let (at, path) = queues.locate(name.as_os_str());
     fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| match e {
-        // The directory denies it: for files of other users, a sticky directory returns EPERM.
+        // The directory denies the removal: for files of other users, a sticky directory returns EPERM.
         Errno::ACCESS | Errno::ROFS => NamespaceError::changing("unlink", queues.path(), e).into(),
         _ => FileError::of("unlink", e),
     })
@@ -189,11 +189,11 @@ pub(super) fn open_in(
     Ok(file)
 }
 
-/// Refuses a file with a second name in any directory. A process with write access to a queue's file can create one (link(2)). Then users of
-/// the two names would share a queue. The link count can't be forged.
+/// Refuses a file with a second name in any directory. A process with write access to a queue's file can create a second name (link(2)). Then users
+/// of the two names would share a queue. The link count can't be forged.
 ///
-/// A creator gives a file its name by one system call. On some file systems a creator needs two calls, and the file has two names between
-/// them. If the creator dies there, the file has two names until the next sweep.
+/// A creator usually gives a file its name by one system call. On some file systems a creator needs two calls, and the file has two names between the
+/// calls. If the creator dies between the calls, the file has two names until the next sweep.
 fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
     for _ in 0..LOOKS {
         let stat = fs::fstat(file).map_err(|e| FileError::of("fstat", e))?;
@@ -222,12 +222,12 @@ pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
         && fs::fstat(&file).is_ok_and(|stat| has_several(&stat))
         && holds_a_queue(file.as_fd())
     {
-        // The call uses the descriptor, because the name may lead elsewhere by now.
+        // The call uses the descriptor, because the name may lead to another file by now.
         let _ = fs::chmod(proc_link(file.as_fd()).path(), Mode::empty());
     }
 }
 
-/// Returns whether a regular file begins like the file of a queue of any kind: docs/format.md.
+/// Returns whether a regular file begins with the magic number of a queue of any kind (docs/format.md).
 fn holds_a_queue(seen: BorrowedFd<'_>) -> bool {
     let mut magic = [0; 8];
     reopen(seen, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC)

@@ -9,10 +9,10 @@
 //! | not locked | names it | no process polls any more: the first process that notices removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
 //!
-//! A process that begins to poll a queue sweeps some doorbells before it locks the queue. [`Namespace::sweep`] sweeps all.
+//! A process that begins to poll a queue sweeps some doorbells before it locks the queue. [`Namespace::sweep`] sweeps all doorbells.
 //!
-//! A process that removes a FIFO holds an exclusive lock on it. A process that begins to poll locks the FIFO, and then checks that the name
-//! still leads to it. So no process begins to poll a FIFO without a name, although such a FIFO still works.
+//! A process that removes a FIFO holds an exclusive lock on it. A process that begins to poll locks the FIFO, and then checks that the name still
+//! leads to that FIFO. So no process begins to poll a FIFO without a name. Earlier pollers of such a FIFO still get its signals.
 //!
 //! **Only FIFOs of the caller are used.** Another user can hold the lock of its own FIFO without limit. Opening that FIFO would wait in the kernel,
 //! and no signal would end the wait. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no access.
@@ -121,11 +121,11 @@ impl Namespace {
         }
     }
 
-    /// Creates a doorbell, and opens and locks it (shared). The doorbell gets its name after it is locked. So no sweep mistakes it for a doorbell
+    /// Creates a doorbell, and opens and locks it (shared). The doorbell gets its name after it is locked. So no sweep removes the doorbell as one
     /// that no process polls.
     ///
     /// # If the process dies
-    /// A temporary file stays, or a doorbell that no process polls. Sweeps remove both.
+    /// A temporary file or a doorbell that no process polls stays. Sweeps remove these files.
     pub(crate) fn make_poll_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
         let (bell, temporary) = self.make_unnamed(path.parent())?;
@@ -168,7 +168,7 @@ impl Namespace {
         }
     }
 
-    /// Returns whether the name of a doorbell leads to this one.
+    /// Returns whether the name of a doorbell leads to the open doorbell `bell`.
     pub(crate) fn leads_to(&self, name: FifoName, bell: BorrowedFd<'_>) -> bool {
         let found = fs::statat(
             CWD,
@@ -272,17 +272,17 @@ impl Namespace {
 /// The path from the namespace's directory to the directory of the doorbells.
 const TO_POLL_FIFOS: &str = "bell/";
 
-/// A doorbell that no process polls, locked exclusively until this is dropped.
+/// A doorbell that no process polls, locked exclusively until this value is dropped.
 struct Left(OwnedFd);
 
 impl Drop for Left {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that was forked meanwhile has the same open file description.
+        // The unlock is explicit, because closing the file is not enough: a child that was forked meanwhile has the same open file description.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// Returns whether a file is called like a doorbell.
+/// Returns whether a name is the name of a doorbell.
 fn is_poll_fifo(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     let are_digits = |part: &[u8]| part.iter().all(u8::is_ascii_hexdigit);
@@ -303,7 +303,7 @@ fn make_locked(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(bell)
 }
 
-/// Opens a FIFO that is the caller's alone; see the module.
+/// Opens a FIFO if it belongs to the caller and other users have no access. The module's documentation gives the reason.
 fn open_own(path: &[u8]) -> io::Result<OwnedFd> {
     let found = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {

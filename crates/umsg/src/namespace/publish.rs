@@ -6,8 +6,8 @@
 //!   └─────────────┴── drop or death: nothing was ever there
 //! ```
 //!
-//! So a file with a queue's name is always a complete queue. If several processes create the same queue at once, one wins and the others see
-//! its finished queue. [`super::staged`] describes the remains of a dead creator where the file system has no `O_TMPFILE`.
+//! So a file with a queue's name is always a complete queue. If several processes create the same queue at once, one process succeeds, and the others
+//! see its finished queue. [`super::staged`] describes the remains of a dead creator if the file system has no `O_TMPFILE`.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -108,7 +108,7 @@ impl Unpublished {
         self.mode
     }
 
-    /// Opens the same file again: another open file description, with FD_CLOEXEC. Before publication the mode does not restrict this description.
+    /// Opens the same file again, as a new open file description with FD_CLOEXEC. Before publication the mode does not restrict this description.
     ///
     /// # Errors
     /// `TooManyFiles`, `System`; `Namespace(NoProc)` if /proc is missing.
@@ -125,7 +125,7 @@ impl Unpublished {
     /// Sets the mode of the file, whatever the umask is, links the file under its name, and returns it. The link is the commit.
     ///
     /// # Errors
-    /// `AlreadyExists`: another queue has the name, and this queue was never created. `Denied`, `NoSpace`, `NoMemory`, `System`.
+    /// `AlreadyExists`: another queue has the name, and this queue is discarded. `Denied`, `NoSpace`, `NoMemory`, `System`.
     ///
     /// # If the process dies
     /// Before the commit, there is no queue; after it, there is a complete queue.
@@ -139,8 +139,8 @@ impl Unpublished {
         let mut patience = Patience::default();
         let mut outcome = staged.link_too(&self.queues, name.as_os_str());
         while outcome == Err(rustix::io::Errno::EXIST) && self.queues.path().ends_with(POSIX) {
-            // The name may be taken by the remains of a queue that was removed at its last close: then the file is published again after the
-            // remains are removed.
+            // The remains of a queue that was removed at its last close may have the name. Then the loop removes the remains and publishes the file
+            // again.
             if let Err(error) = make_way(&self.queues, name.as_os_str(), &mut patience) {
                 staged.discard(&self.queues);
                 return Err(error);
@@ -162,7 +162,8 @@ impl Unpublished {
     /// The errors of `publish`.
     ///
     /// # If the process dies
-    /// The same as for `publish`. The creation of the next queue of this kind removes the remains from the namespace's directory.
+    /// Before the commit, there is no queue; after it, there is a complete queue. The creation of the next queue of this kind removes the remains
+    /// from the namespace's directory.
     pub(crate) fn publish_transient(
         mut self,
         name: &QueueName,

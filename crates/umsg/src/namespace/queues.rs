@@ -19,7 +19,7 @@ pub(super) const SYSV: &str = "msg";
 pub(crate) const RINGS: &str = "ring";
 /// The sub-directory for the doorbells of queues that are polled; see [`super::poll_fifos`].
 pub(super) const POLL_FIFOS: &str = "bell";
-/// The sub-directory for the private files of each user next to the System V queues; see [`super::msg`].
+/// The sub-directory for the private files that each user has for System V queues; see [`super::msg`].
 pub(super) const OWN: &str = "own";
 /// The path from these directories to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";

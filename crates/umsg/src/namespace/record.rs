@@ -103,8 +103,8 @@ fn read_named(directory: &Directory, path: PathBuf) -> Result<Option<Record>, Na
 /// The record that was read last.
 static LAST: Mutex<Option<(Stamp, Record)>> = Mutex::new(None);
 
-/// Returns the record in a trusted file. Reads the file only if it has changed since the last read. If the lock is taken, as a signal handler or a
-/// forked child may find it, reads the file, too.
+/// Returns the record in a trusted file. Reads the file only if it has changed since the last read, or if the lock of the remembered record is taken.
+/// A signal handler or a forked child may find the lock taken.
 fn known<E>(
     stat: &Stat,
     read: impl FnOnce() -> Result<Option<Record>, E>,
@@ -136,7 +136,7 @@ pub(super) fn last_limits_and_change(path: &Path, trusted: u32) -> Option<(Limit
     Some((limits, (stat.st_ctime, stat.st_ctime_nsec as i64)))
 }
 
-/// Returns what distinguishes the current record from all earlier ones: the number of its inode, and the time of its last change in seconds and
+/// Returns three words that distinguish the current record from all earlier records: its inode number, and the time of its last change in seconds and
 /// nanoseconds. None if there is no trusted record.
 pub(super) fn identity(path: &Path, trusted: u32) -> Option<[u64; 3]> {
     let stat = fs::lstat(path.join(NAME)).ok()?;
@@ -153,7 +153,7 @@ fn last_limits_and_stat(path: &Path, trusted: u32) -> Option<(Limits, Stat)> {
     Some((record.limits, stat))
 }
 
-/// Returns whether all users may read the file. If only some users may, the file is read each time, because the user of the process may have
+/// Returns whether all users may read the file. A file that only some users may read is read each time, because the user of the process may have
 /// changed.
 fn may_all_read(stat: &Stat) -> bool {
     stat.st_mode & 0o444 == 0o444
@@ -174,8 +174,8 @@ pub(super) fn unchanged(directory: &Directory) -> Option<Record> {
     last_read(&stat).filter(|_| is_file && is_trusted(directory, &stat))
 }
 
-/// Returns the namespace's limit of bytes, if a complete and trusted record has one. With a short path it does not call malloc: a send calls
-/// it before it allocates memory, possibly in a signal handler.
+/// Returns the namespace's limit of bytes, if a complete and trusted record has one. With a short path, the function does not call malloc: a send
+/// calls this function before it allocates memory, possibly in a signal handler.
 pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = fs::open(path, flags, Mode::empty()).ok()?;
@@ -184,7 +184,7 @@ pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         (is_file && [0, owner].contains(&stat.st_uid)).then_some(())
     };
-    // The name is checked first: a file of another user is not opened.
+    // The owner is checked first, by the name, because a file of another user must not be opened.
     let stat = fs::statat(&directory, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     is_record(&stat)?;
     let read = || Ok::<_, Infallible>(read_again(&directory, is_record));

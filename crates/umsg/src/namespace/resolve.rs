@@ -76,7 +76,7 @@ impl Namespace {
     /// - `HoldsOtherFiles` (`ENOTEMPTY`): the directory is not a namespace, and has other files;
     /// - `Stranger`, `OwnerNotMapped`, `Tamperable` (`EACCES`): other users could tamper with the queues;
     /// - `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
-    /// - `NoQueuesDirectory` (`ENOENT`): the caller has no permission to complete it.
+    /// - `NoQueuesDirectory` (`ENOENT`): the caller has no permission to complete the namespace.
     ///
     /// # If the process dies
     /// The next caller with the permission completes the namespace.
@@ -107,7 +107,7 @@ impl Namespace {
 pub struct PassedOver {
     /// The ignored path: `/dev/shm/umsg` or `/dev/shm/umsg-UID`.
     pub path: PathBuf,
-    /// The user id of its owner.
+    /// The user id of the path's owner.
     pub owner: u32,
 }
 
@@ -233,8 +233,8 @@ fn admitted(
         Err(error) if queues::is_planted(&directory, queues::POSIX, &error) => true,
         fit => fit.map(|_| false)?,
     };
-    // A namespace of an earlier version has no directory for System V queues. A caller without the permission to create it uses the other
-    // kinds. An error is reported to the process that uses the directory.
+    // A namespace of an earlier version has no directory for System V queues. A caller without the permission to create this directory uses the other
+    // kinds of queues. An error is reported to the process that uses the directory.
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
     let _ = queues::make_fit(&directory, queues::RINGS, mode, caller);
     let _ = queues::make_fit(&directory, queues::POLL_FIFOS, mode, caller);

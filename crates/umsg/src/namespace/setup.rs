@@ -51,14 +51,14 @@ pub struct OutOfSight {
     pub path: PathBuf,
     /// The user's id.
     pub user: u32,
-    /// The number of its queues.
+    /// The number of queues in the user's directory.
     pub queues: usize,
 }
 
 impl Namespace {
-    /// Makes a directory the namespace of all users. The directory belongs to root, and has mode 1777, the sub-directories for queues, and
-    /// a record that names the caller's PID namespace. The call can be repeated: it changes only the wrong parts. [`Namespace::resolve`]
-    /// checks `/dev/shm/umsg`.
+    /// Makes a directory the namespace of all users. The directory belongs to root, and has mode 1777, the sub-directories for queues, and a record
+    /// that names the caller's PID namespace. The call can be repeated: a repeated call changes only the wrong parts. [`Namespace::resolve`] checks
+    /// `/dev/shm/umsg`.
     ///
     /// Running programs keep their namespace.
     ///

@@ -43,7 +43,7 @@ impl Staged {
             fs::openat(at, &here, flags, Mode::from_raw_mode(mode))
         });
         match unnamed {
-            // EISDIR: a kernel or file system that takes the directory for the file to be opened.
+            // EISDIR comes from a kernel or a file system without O_TMPFILE, which tries to open the directory itself.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 Staged::create_temporary(directory, to_namespace, mode)
             }
@@ -99,7 +99,7 @@ impl Staged {
         self.link_into(directory, directory, name)
     }
 
-    /// Links the file as [`link_too`](Self::link_too) does, into another directory than the one in which it was created.
+    /// Links the file as [`link_too`](Self::link_too) does, into a directory other than that of its creation.
     pub(super) fn link_into(
         &self,
         directory: &Directory,
@@ -140,10 +140,10 @@ fn link_temporary(
     name: &OsStr,
 ) -> io::Result<()> {
     let ((from, old), (to, new)) = (directory.locate(temporary.path()), into.locate(name));
-    // No process opens a file that has two names, even between two calls: see `open::check_one_name`.
+    // renameat2(2) never leaves the file with two names. Other processes refuse to open a file with two names: see `open::check_one_name`.
     match fs::renameat_with(from, &old, to, &new, RenameFlags::NOREPLACE) {
         outcome @ (Ok(()) | Err(Errno::EXIST)) => outcome,
-        // The file system lacks that flag, or the error is another one, which both calls report.
+        // If the file system lacks RENAME_NOREPLACE, linkat(2) succeeds. After any other error of the rename, linkat(2) reports the same error.
         Err(_) => fs::linkat(from, &old, to, &new, AtFlags::empty()),
     }
 }
@@ -154,8 +154,8 @@ pub(super) fn is_link_refused() -> bool {
     fs::linkat(CWD, c"", CWD, c"", AtFlags::empty()) != Err(Errno::NOENT)
 }
 
-/// Names an unnamed file in the directory `to`. Uses the descriptor itself: since Linux 6.10, the process that opened the file may do so; before,
-/// only a privileged process could. If that fails, uses /proc. Takes no memory from malloc if the name is short.
+/// Names an unnamed file in the directory `to`. First tries the descriptor itself: since Linux 6.10, the process that opened the file may do this;
+/// before, only a privileged process could. If that fails, uses the link in /proc. Takes no memory from malloc if the name is short.
 pub(super) fn link_unnamed(file: BorrowedFd<'_>, to: BorrowedFd<'_>, new: &Path) -> io::Result<()> {
     match fs::linkat(file, c"", to, new, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT | Errno::PERM | Errno::INVAL | Errno::ACCESS | Errno::NOSYS) => {

@@ -16,7 +16,7 @@ pub(crate) struct Stamp {
 /// Two ticks of the slowest kernel clock, which has 100 ticks a second, in nanoseconds.
 const STEPS: u64 = 20_000_000;
 
-/// The longest step of a file system that keeps times in whole seconds or in steps of two seconds, and [`STEPS`], in nanoseconds.
+/// The longest step of a file system that keeps times in steps of one or two seconds, plus [`STEPS`], in nanoseconds.
 const WHOLE_SECONDS: u64 = 2_000_000_000 + STEPS;
 
 impl Stamp {
@@ -37,17 +37,17 @@ impl Stamp {
         self.identity
     }
 
-    /// Returns whether others than the owner may make files in a directory.
+    /// Returns whether users other than the owner may make files in a directory.
     pub(super) fn is_open_to_others(&self) -> bool {
         self.mode & 0o022 != 0
     }
 
-    /// Returns whether other users than the owner may reach the files of a directory.
+    /// Returns whether users other than the owner may reach the files of a directory.
     pub(crate) fn is_reached_by_others(&self) -> bool {
         self.mode & 0o077 != 0
     }
 
-    /// Returns whether both stamps show one file, with one owner, mode and size.
+    /// Returns whether both stamps are of the same file, with the same owner, mode and size. The times may differ.
     pub(crate) fn is_same_but_times(&self, other: &Stamp) -> bool {
         let times = other.times;
         Stamp { times, ..*self } == *other

@@ -1,8 +1,8 @@
 //! Temporary names, and the sweep that removes the files of dead creators.
 //!
 //! A name is `.tmp-NS-PID-START-N`: the inode number of the creator's PID namespace, the creator's process id and its start time in clock ticks
-//! (field 22 of /proc/PID/stat), and a counter. These values are enough to prove that a creator is dead. A process that can't be proved dead counts
-//! as living.
+//! (field 22 of /proc/PID/stat), and a counter. These values are enough to prove that a creator is dead. The sweep keeps the file of every other
+//! creator.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -68,7 +68,7 @@ impl Namespace {
     /// Removes all temporary files of dead creators. Returns the number of removed files.
     ///
     /// # Errors
-    /// If there is no namespace any more.
+    /// Fails if the namespace no longer exists.
     pub(crate) fn remove_left_temporary(&self) -> Result<usize, NamespaceError> {
         Ok(sweep(&Directory::open(self.path())?, ""))
     }
@@ -187,7 +187,7 @@ pub(super) mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
 
-    /// Returns a file of a maker that is dead.
+    /// Returns the name of a temporary file whose creator is dead.
     pub(in crate::namespace) fn name_of_the_dead() -> String {
         name_of(&dead_maker())
     }
@@ -196,7 +196,7 @@ pub(super) mod tests {
         format!("{PREFIX}{maker}-7")
     }
 
-    /// Returns a process that has been reaped: for a long time, no process gets its number.
+    /// Returns a creator that has been reaped. For a long time, no new process gets its process id.
     fn dead_maker() -> Maker {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

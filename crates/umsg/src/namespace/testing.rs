@@ -138,17 +138,17 @@ pub(super) struct Alone(&'static str);
 impl Alone {
     const VARIABLE: &str = "UMSG_TEST_ALONE";
 
-    /// Names the test by its function.
+    /// Creates the value for the test of this name, which is the name of its function.
     pub(super) const fn new(test: &'static str) -> Alone {
         Alone(test)
     }
 
-    /// Returns the directory, in the separate process.
+    /// Returns the directory. None outside of the separate process.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         std::env::var_os(Alone::VARIABLE).map(PathBuf::from)
     }
 
-    /// Expects that the part in the separate process succeeds, under a command if one is given.
+    /// Expects that the part in the separate process succeeds. If `command` is not empty, the process runs under that command.
     pub(super) fn passes(&self, directory: &Path, command: &[&str]) {
         let output = self.run(directory, command);
         let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! The namespace of a process, for faces whose calls don't name a namespace.
+//! The namespace of a process, for calls that don't name a namespace.
 
 use super::{Namespace, NamespaceError};
 use umsg_shm::reclaim::Published;
@@ -6,8 +6,8 @@ use umsg_shm::reclaim::Published;
 static FOUND: Published<Namespace> = Published::nothing();
 
 impl Namespace {
-    /// Returns the namespace that this process uses. It is determined once. Like an IPC namespace, it stays the same after setuid, chdir and
-    /// changes of the environment. When the process moves to another IPC namespace, its namespace is determined again, see `ipc.rs`.
+    /// Returns the namespace that this process uses. The first call determines the namespace. Like an IPC namespace, it stays the same after setuid,
+    /// chdir and changes of the environment. When the process moves to another IPC namespace, its namespace is determined again, see `ipc.rs`.
     ///
     /// # Errors
     /// The errors of [`Namespace::resolve`]. After an error, the next call tries again.

@@ -1,4 +1,4 @@
-//! A user's own directory: `/dev/shm/umsg-UID`, or one next to it if another user has taken that name; see `meeting.rs`. The choice is final
+//! A user's own directory: `/dev/shm/umsg-UID`, or a directory next to it if another user has taken that name; see `meeting.rs`. The choice is final
 //! once the directory has the sub-directory of POSIX queues.
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Files of removed queues that still have the queues' names. The creators of the queues keep them for their next queues with these names
-//! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). Any process that wants the name, or the memory, takes the file away.
+//! Files of removed queues that still have the queues' names. The creator of such a queue keeps the file for its next queue with this name
+//! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). Any process that wants the name, or the memory, removes the file.
 //!
 //! | step | excludes |
 //! |---|---|
@@ -11,7 +11,7 @@
 //!
 //! Only the process with the lock removes the name of such a file, so no other queue gets the name between the last two steps.
 //!
-//! **If a process dies** in between, the kernel unlocks the file, and the next process that wants the name goes through the steps again.
+//! **If a process dies** between two steps, the kernel unlocks the file, and the next process that wants the name repeats the steps.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +31,7 @@ use super::queues::POSIX;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Seen, Taken};
 
-/// The mode of these files: no other user has ever had one open.
+/// The mode of these files. No other user has ever had such a file open.
 const PRIVATE: u32 = 0o600;
 
 /// The number of entries of a directory in which a process looks for segments of dead processes.
@@ -59,7 +59,7 @@ pub(super) fn clear(queues: &Directory, name: &OsStr) -> Way {
             match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
                     let way = clear_locked(queues, name, &file);
-                    // A child that was forked meanwhile would keep the lock.
+                    // The unlock is explicit, because a child that was forked meanwhile would keep the lock.
                     let _ = fs::flock(&file, FlockOperation::Unlock);
                     way
                 }
@@ -98,7 +98,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Opens a file if it may be one of a removed queue that the caller may take away.
+/// Opens a file if it may be that of a removed queue, and the caller may remove the file.
 fn open(queues: &Directory, name: &OsStr, access: OFlags) -> Result<Option<OwnedFd>, Errno> {
     let (at, path) = queues.locate(name);
     if !may_be_vacant(&fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW)?) {
@@ -115,7 +115,7 @@ fn may_be_vacant(stat: &Stat) -> bool {
         && (stat.st_uid == caller() || caller() == 0)
 }
 
-/// Reads from a queue's file whether it holds a queue. If other users may write to the file, its word proves nothing.
+/// Reads from a queue's file whether the file holds a queue. If other users may write to the file, the word in the file proves nothing.
 pub(crate) fn presence_of(file: impl AsFd) -> Seen {
     match fs::fstat(&file) {
         Ok(stat) if permissions(&stat) == PRIVATE => segment::presence(file.as_fd()),
@@ -154,7 +154,7 @@ impl Namespace {
         Ok(removed.count())
     }
 
-    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. The function recognises
+    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. The function recognizes
     /// only dead processes of the caller's PID namespace. If it wrongly considers a process dead, that process only loses the use of the segment.
     pub(crate) fn remove_vacant_of_dead(&self) -> Result<(), NamespaceError> {
         let queues = self.queues()?;
@@ -189,7 +189,7 @@ fn is_dead(process: u32) -> bool {
     process.is_none_or(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// Returns the names of the files of removed queues that the caller may take away.
+/// Returns the names of the files of removed queues that the caller may remove.
 fn vacant(queues: &Directory) -> Result<Vec<Vec<u8>>, NamespaceError> {
     debug_assert!(queues.path().ends_with(POSIX));
     let mut names = Vec::new();

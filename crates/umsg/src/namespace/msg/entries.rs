@@ -1,4 +1,4 @@
-//! The entries of the directory: the queues, judged by names alone.
+//! The entries of the directory of System V queues, found by their names without opening a queue.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,12 +15,12 @@ use crate::namespace::queues::SYSV;
 /// The number of names that belong to no queue: `.` and `..`.
 const DOTS: u64 = 2;
 
-/// A key symlink with its queue's file. If the file's header can be read, the header decides.
+/// The key symlink of a queue that has a file. If the file's header can be read, the identifier and the key come from the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) index: u32,
     pub(crate) id: i32,
-    /// The key; 0 of a queue without a key.
+    /// The key; 0 if the queue has no key.
     pub(crate) key: i32,
     /// True if the file's header has the identifier, and `id` is that of the segment's first queue.
     pub(crate) varies: bool,
@@ -121,7 +121,7 @@ pub(in crate::namespace) fn count_below(path: &Path) -> Result<usize, NamespaceE
     Ok(count)
 }
 
-/// Calls `visit` with the index of each file that has one.
+/// Calls `visit` with the index of each file that is named by an index.
 pub(super) fn for_each_index(
     queues: &Directory,
     mut visit: impl FnMut(u32) -> Result<(), NamespaceError>,
@@ -138,7 +138,7 @@ mod tests {
     use crate::namespace::testing::TestDir;
     use std::os::unix::fs::{MetadataExt, symlink};
 
-    /// Makes files of these indices, and key symlinks of these texts.
+    /// Makes files with these indices, and key symlinks with these texts.
     fn filled(dir: &TestDir, indices: &[u32], links: &[(&str, &str)]) -> Files {
         let files = dir.namespace().msg_files().unwrap();
         let at = |name: &str| dir.path().join("msg").join(name);

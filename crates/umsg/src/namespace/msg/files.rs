@@ -81,12 +81,12 @@ impl Files {
         }
     }
 
-    /// Returns whether the caller may remove the files of other users: root may, and the owner of the directory.
+    /// Returns whether the caller may remove the files of other users. Root and the owner of the directory may.
     pub(crate) fn may_take_others(&self) -> bool {
         self.0.may_be_mended_by(caller())
     }
 
-    /// Removes the file of an index if it belongs to that owner and the caller has the permission. Returns whether the index is free. Only a
+    /// Removes the file of an index if the file belongs to `owner` and the caller has the permission. Returns whether the index is free. Only a
     /// regular file is removed.
     pub(crate) fn take_file(&self, index: u32, owner: u32) -> bool {
         match self.stat(index) {
@@ -115,7 +115,7 @@ impl NewFile {
     /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
     ///
     /// # If the process dies
-    /// The file vanishes.
+    /// An unnamed file vanishes. A file with a temporary name stays until a sweep.
     pub(crate) fn create(mut files: Files) -> Result<NewFile, FileError> {
         let staged = files
             .stage(PRIVATE)

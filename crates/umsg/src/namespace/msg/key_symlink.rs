@@ -1,7 +1,7 @@
 //! The key symlink of a queue: its text is the identifier. The creation of the symlink creates the queue.
 //!
-//! A `+` may follow the identifier. Then the file's segment may hold one queue after the other ([`crate::sysv::raw`], `recycle.rs`). The text has the
-//! identifier of the first queue, and the header has the identifier of the current queue.
+//! A `+` may follow the identifier. Then the file's segment may hold several queues, one after the other ([`crate::sysv::raw`], `recycle.rs`). The
+//! text has the identifier of the first queue, and the header has the identifier of the current queue.
 
 use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
@@ -22,9 +22,9 @@ pub(crate) enum KeySymlink {
     Missing,
     /// The key symlink of the queue with this identifier.
     Of(i32),
-    /// The key symlink of the queues of a segment, of which the first had this identifier.
+    /// The key symlink of a segment that may hold several queues, one after the other. The value is the identifier of the first queue.
     OfSegment(i32),
-    /// Another entry: it leads to no queue.
+    /// Another entry, which leads to no queue.
     Foreign,
 }
 
@@ -44,7 +44,7 @@ impl Files {
         }
     }
 
-    /// Makes a key symlink: `Of` an identifier, or `OfSegment`.
+    /// Makes a key symlink. `link` is an `Of` with an identifier, or an `OfSegment`.
     ///
     /// # Errors
     /// `AlreadyExists`: the name is taken. `Denied`, `NoSpace`, `NoMemory`, `System`.
@@ -59,7 +59,7 @@ impl Files {
         Ok(())
     }
 
-    /// Gives a key symlink to a user, if the caller has the permission: the queue's file and its key symlink have one owner.
+    /// Gives a key symlink to a user, if the caller has the permission. The queue's file and its key symlink have the same owner.
     pub(crate) fn give_key_symlink(&self, name: &str, user: Uid) {
         let (at, path) = self.directory().locate(name);
         let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);
@@ -78,8 +78,8 @@ impl Files {
         }
     }
 
-    /// Removes a key symlink, if it belongs to that owner and the caller has the permission. Returns whether the name is free. An entry that is not
-    /// a key symlink, or belongs to another user, stays.
+    /// Removes a key symlink, if it belongs to `owner` and the caller has the permission. Returns whether the name is free. An entry that is not a
+    /// key symlink, or belongs to another user, stays.
     pub(crate) fn take_key_symlink(&self, name: &str, owner: u32) -> bool {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {

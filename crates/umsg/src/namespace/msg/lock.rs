@@ -25,7 +25,7 @@ use umsg_shm::sys::thread::{self, Thread};
 
 /// The time that a change of names waits for other processes that hold the lock and change no names. A change takes some microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// The factor by which the wait is longer if other processes change names.
+/// If other processes change names during the wait, the longest wait is this number of times longer.
 const LONGER: u32 = 10;
 /// The first and the longest sleep between two attempts.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
@@ -33,7 +33,7 @@ const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)
 /// The lock, held until it is dropped. While it is held, signal handlers that call [`crate::signals::defer`] are deferred, because a handler that
 /// creates a queue would wait for its own thread.
 pub(crate) struct Locked {
-    /// The user whose lock it is.
+    /// The user that owns the lock.
     user: u32,
     directory: OwnedFd,
     me: &'static Thread,
@@ -107,7 +107,7 @@ fn open(lock: &Path) -> io::Result<OwnedFd> {
 struct Wait {
     patience: Duration,
     last: Instant,
-    /// The end of the wait if no name changes until then.
+    /// The time at which the wait ends, unless a name changes before.
     end: Instant,
     /// The time of the last change of a name.
     changed: Option<(i64, i64)>,
@@ -149,7 +149,7 @@ fn changed(directory: &Directory) -> Option<(i64, i64)> {
     Some((stat.st_mtime, stat.st_mtime_nsec as i64))
 }
 
-/// Takes the lock inside the thread's critical section: no signal handler may run between the two.
+/// Takes the lock inside the thread's critical section, so that no signal handler runs while the thread holds the lock.
 fn attempt(directory: &OwnedFd) -> Result<&'static Thread, Errno> {
     let me = thread::current();
     me.critical.enter();
@@ -166,14 +166,14 @@ impl Locked {
 }
 
 impl Drop for Locked {
-    /// Closing the file would not be enough: a child that another thread forks meanwhile also holds the lock.
+    /// The unlock is explicit, because closing the file is not enough: a child that another thread forks meanwhile also holds the lock.
     fn drop(&mut self) {
         let _ = fs::flock(&self.directory, FlockOperation::Unlock);
         self.me.critical.leave();
     }
 }
 
-/// Returns the id of the process that holds the lock, from /proc/locks. None if /proc/locks does not name it.
+/// Returns the id of the process that holds the lock, from /proc/locks. None if /proc/locks does not show the process.
 fn holder(directory: &OwnedFd) -> Option<u32> {
     let stat = fs::fstat(directory).ok()?;
     let (major, minor) = (fs::major(stat.st_dev), fs::minor(stat.st_dev));
@@ -182,7 +182,7 @@ fn holder(directory: &OwnedFd) -> Option<u32> {
     let locks = str::from_utf8(&locks).ok()?;
     let held = locks.lines().map(|line| line.split_ascii_whitespace());
     held.filter_map(|mut fields| {
-        // An example of a line: `1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF`. A waiting process has an arrow behind the first number.
+        // An example of a line: `1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF`. In the line of a waiting process, an arrow follows the first number.
         let is_flock = fields.nth(1) == Some("FLOCK");
         let process = fields.nth(2)?;
         (is_flock && fields.next() == Some(file.as_str())).then_some(process)

@@ -8,8 +8,8 @@
 //! └── p-4              and its key symlink, to "4"
 //! ```
 //!
-//! There are only names, and no table of them. A process that may create a queue could corrupt a table, but it can't remove another user's
-//! name from a sticky directory.
+//! The names in the directory are the only list of queues. In a separate table, a process that may create a queue could corrupt the entries of
+//! others. But it can't remove another user's name from a sticky directory.
 //!
 //! | file | key symlink | then |
 //! |---|---|---|
@@ -18,7 +18,8 @@
 //! | yes | yes | there is a queue, except if its header says that it was removed, or has the key and identifier of another queue. If the header is invalid, the queue is corrupted |
 //! | no | yes | a process interfered: there is no queue |
 //!
-//! A key symlink whose text ends with `+` leads to a segment that may hold one queue after the other. Then the header has the identifier.
+//! A key symlink whose text ends with `+` leads to a segment that may hold several queues, one after the other. Then the header has the identifier of
+//! the current queue.
 //!
 //! A process without permission to open the file can read its key symlink. The same is true in the kernel: the identifier of a queue is not secret,
 //! and the errors for a removed queue and for a forbidden queue differ.
@@ -66,7 +67,7 @@ pub(crate) use names::{INDICES, key_symlink_name};
 pub(crate) use next::Next;
 pub(crate) use wanted::indices_from;
 
-/// Returns the entry, if it is neither a queue's file nor a key symlink.
+/// Describes the entry if it is neither a queue's file nor a key symlink; otherwise returns None.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {
     let what = super::intruders::what(stat);
     let is_key_symlink = || {

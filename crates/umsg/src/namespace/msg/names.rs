@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-/// Indices are below this number, and an identifier is `sequence * INDICES + index`. Source: ipc/util.h of the kernel, IPCMNI.
+/// All indices are below this limit. An identifier is `sequence * INDICES + index`. Source: ipc/util.h of the kernel, IPCMNI.
 pub(crate) const INDICES: u32 = 32_768;
 
 /// Returns the name of the file of the queue with an index.
@@ -19,7 +19,7 @@ pub(super) fn index_of(name: &CStr) -> Option<u32> {
 
 /// Returns the name of a queue's key symlink: `k-00001234` for a key, or `p-4` for the index of a queue without a key (0).
 ///
-/// A key has only this one name. If there were a second one, the queues of two users could both have key symlinks of one key. No rule for the order
+/// A key has only this one name. With a second possible name, the queues of two users could both have key symlinks of one key. No rule for the order
 /// of the two symlinks would be safe, because a user can remove its symlink and create it again.
 pub(crate) fn key_symlink_name(key: i32, index: u32) -> String {
     match key {

@@ -3,12 +3,11 @@
 //! The file has 8 bytes, little-endian: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often the indices wrapped
 //! around. The sequence number of an identifier is the turn modulo 65,535.
 //!
-//! The largest count of all users is valid. A user's count only grows, because it is written under the user's lock. An identifier is
-//! written before its queue exists. So if a creator first takes an index and then reads the counts, it gets an identifier that this index never
-//! had.
+//! The largest count of all users is valid. A user's count only grows, because it is written under the user's lock. An identifier is written before
+//! its queue exists. If a creator first takes an index and then reads the counts, the creator gets an identifier that this index never had.
 //!
-//! A segment that holds one queue after the other keeps its index, and uses a turn for each queue. The turns are noted before they are used
-//! ([`Files::note_turns`]).
+//! A segment that holds several queues, one after the other, keeps its index, and uses a turn for each queue. The turns are noted before they are
+//! used ([`Files::note_turns`]).
 //!
 //! A user can write any number into its own file. A clock that has counted one turn every 10 microseconds since 1970 is ahead of any real count, so
 //! a turn ahead of that clock is ignored.
@@ -32,11 +31,11 @@ use umsg_shm::sys::clock;
 
 const NAME: &str = "next";
 const SIZE: usize = 8;
-/// Sequence numbers are below this. Source: ipc/util.h of the kernel, `ipcid_seq_max`.
+/// All sequence numbers are below this limit. Source: ipc/util.h of the kernel, `ipcid_seq_max`.
 const SEQUENCES: u64 = i32::MAX as u64 >> 15;
 /// Indices are assigned in rotation from a set of at least this size. Source: ipc/util.h of the kernel, `ipc_min_cycle`.
 const LEAST_CYCLE: u32 = 64;
-/// On average since 1970, a turn takes longer than this number of nanoseconds.
+/// The assumed minimum time of a turn, in nanoseconds, on average since 1970. A count that has grown faster is forged.
 const TURN: u64 = 10_000;
 
 /// The last identifier.
@@ -53,12 +52,12 @@ impl Next {
         turn: 0,
     };
 
-    /// Returns the indices to try, in order: the next ones first. Their number is one and a half times the number of queues. Source:
-    /// ipc/util.c of the kernel, `ipc_idr_alloc`.
+    /// Returns the indices to try, in order, from the next index on. The first two ranges together have one and a half times as many indices as there
+    /// are queues. Source: ipc/util.c of the kernel, `ipc_idr_alloc`.
     pub(crate) fn indices(self, in_use: u32) -> [Range<u32>; 3] {
         let end = (in_use.saturating_mul(3) / 2).clamp(LEAST_CYCLE, INDICES);
         let begin = self.index.map_or(0, |index| index + 1);
-        // All other indices come last, because an index may have a file that is no queue and not counted.
+        // The third range has all other indices, because files that are not counted as queues may occupy the indices of the first two ranges.
         [begin..end, 0..begin.min(end), end..INDICES]
     }
 
@@ -104,7 +103,7 @@ impl Next {
         })
     }
 
-    /// Returns whether another user can have reached this turn.
+    /// Returns whether the indices can have wrapped around this often since 1970. A larger turn is forged.
     fn is_credible(self) -> bool {
         self.turn <= clock::realtime() / TURN
     }
@@ -327,7 +326,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         fs::mkfifoat(fs::CWD, &path, Mode::RWXU).unwrap();
         assert_eq!(files().next(1).unwrap(), last(5, 6));
-        // The largest credible value: no process has had the identifiers in between.
+        // A value near the largest credible one. No process has had the skipped identifiers.
         std::fs::remove_file(&path).unwrap();
         let far = last(9, clock::realtime() / TURN - 1_000_000);
         std::fs::write(&path, far.encode()).unwrap();

@@ -27,7 +27,7 @@ use crate::namespace::queues::OWN;
 use crate::namespace::stamp::Stamp;
 use umsg_shm::sys::clock;
 
-/// The lock. A user's directory is settled if it has one.
+/// The name of the lock. A user's directory is settled if it contains a lock.
 pub(super) const LOCK: &str = "lock";
 /// The mode of the other files: the owner writes them, and every process that creates queues reads them.
 const MODE: u32 = 0o644;
@@ -44,7 +44,7 @@ fn meeting(base: &Path, user: u32) -> Meeting<'_> {
 }
 
 impl Files {
-    /// Returns the directory of all users' directories.
+    /// Returns the directory that contains all users' directories.
     fn owns(&self) -> PathBuf {
         let msg = self.directory().path();
         msg.parent().unwrap_or(msg).join(OWN)
@@ -105,14 +105,14 @@ impl Files {
         Ok(owns)
     }
 
-    /// Returns whether the caller's directory is known to be the only one. The check costs one system call.
+    /// Returns whether this process knows that no other user has a directory. The check costs one system call.
     pub(super) fn is_only_user(&self) -> bool {
         is_known_alone(stamp_of(&self.owns()))
     }
 }
 
-/// The stamp of the directory that holds the users' directories, when it last contained only the caller's directory; and the caller. A directory of
-/// another user, settled or not, changes the directory's stamp.
+/// The stamp of the directory that holds the users' directories, from a time when it contained only the caller's directory; and the caller. A
+/// directory of another user, settled or not, changes the stamp.
 static ALONE: Mutex<Option<(Stamp, u32)>> = Mutex::new(None);
 
 /// Creates a file in the caller's own directory that other users can read. The umask does not change its mode.

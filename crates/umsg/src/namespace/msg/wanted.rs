@@ -42,8 +42,8 @@ impl Namespace {
             .any(|own| read(own).is_some_and(|noted| noted == encode(record)))
     }
 
-    /// Takes the identifier that is to be given to the next queue. Returns None if the namespace's owner wants no particular one. `lock` is the lock
-    /// of the caller's user.
+    /// Takes the identifier that is to be given to the next queue. Returns None if the namespace's owner has requested no identifier. `lock` is the
+    /// lock of the caller's user.
     ///
     /// # Errors
     /// The errors of a read and a write of the limits, and of the caller's note.
@@ -59,7 +59,7 @@ impl Namespace {
             return Ok(None);
         };
         if self.may_set_limits() {
-            // The limits are written to a new record, for which another user's note is not valid.
+            // The limits are written to a new record, for which other users' notes about the old record are not valid.
             let mut id = None;
             self.update_limits_under(Some(lock), |limits| id = limits.next_id.take())?;
             return Ok(id);
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(namespace.limits().unwrap().next_id, None);
             assert_eq!(take(), None);
         }
-        // A change of other limits does not bring a taken identifier back.
+        // A later change of other limits does not make a taken identifier available again.
         let limits = namespace.limits().unwrap();
         namespace
             .set_limits(&Limits {

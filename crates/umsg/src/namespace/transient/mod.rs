@@ -27,12 +27,12 @@
 //! | has the file | none | yes | no process has the queue open any more: the next process that passes removes it |
 //! | has the file | exclusive | yes | a process is removing it |
 //!
-//! A process passes when it closes the queue, opens this or another transient queue, or lists the namespace. A process without the
-//! permission to remove the queue locks nothing. The process that locked the queue exclusively also unlocks it, because a child that was
-//! forked meanwhile would keep the open file description.
+//! A process passes the queue when it closes the queue, opens this or another transient queue, or lists the namespace. A process without the
+//! permission to remove the queue locks nothing. The process that locked the queue exclusively also unlocks it, because a child that was forked
+//! meanwhile would keep the open file description.
 //!
-//! **If a process dies** while it creates a transient queue, a temporary directory stays until [`super::temporary::sweep`]. If a process
-//! dies while it removes one, the file or the empty directory stays for the next process that passes.
+//! **If a process dies** while it creates a transient queue, a temporary directory stays until [`super::temporary::sweep`]. If a process dies while
+//! it removes a transient queue, the file or the empty directory stays for the next process that passes the queue.
 
 mod publish;
 mod removal;
@@ -61,7 +61,7 @@ pub(crate) use removal::Removal;
 pub(super) use removal::{remove_temporary, unlink};
 pub(crate) use whereabouts::whereabouts;
 
-/// The file in the directory.
+/// The name of the queue's file in the directory.
 const FILE: &str = "queue";
 /// The mode of the directory. Other users find the file, and its own mode grants their access.
 const MODE: u32 = 0o711;
@@ -104,13 +104,13 @@ impl Namespace {
                 }
                 other => return Ok((other?, false)),
             }
-            // The directory of queues is closed before the file needs a descriptor.
+            // The directory of queues is closed before the file is opened, because the process may have only one descriptor left.
             let found = {
                 let queues = self.queues()?;
                 home(&queues, name.as_os_str())
             };
             match found {
-                // A file has replaced the directory.
+                // A regular file has replaced the directory meanwhile: the loop opens the name again.
                 Err(FileError::AlreadyExists) => {}
                 found => {
                     let mut home = found?;
@@ -132,8 +132,8 @@ pub(crate) fn hold(file: BorrowedFd<'_>) -> io::Result<Hold> {
         Err(Errno::WOULDBLOCK) => return Ok(Hold::Leaving),
         other => other?,
     }
-    // A process that removes an unused queue holds the exclusive lock. So if the file has its name now, while this process holds the shared lock,
-    // the queue stays. Only an explicit unlink can remove it, because it takes no lock.
+    // A process that removes an unused queue holds the exclusive lock. So if the file has its name now, while this process holds the shared lock, the
+    // queue stays. Only an explicit unlink can remove the queue, because an unlink takes no lock.
     match fs::fstat(file)?.st_nlink {
         0 => Ok(Hold::Gone),
         _ => Ok(Hold::Held),
@@ -155,7 +155,7 @@ fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
     })
 }
 
-/// Returns whether a directory belongs to no queue, if the caller may list it.
+/// Returns whether a directory belongs to no queue: its mode is another one, or the caller can list the directory and finds an unknown entry.
 fn is_foreign(home: &Directory) -> bool {
     if home.mode() != MODE {
         return true;

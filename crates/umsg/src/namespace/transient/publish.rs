@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// removed it.
 const LOOKS: u32 = 1000;
 
-/// A wait for another process that creates or removes a queue with the same name. Except if that process was stopped, it lasts only for the time
-/// between two system calls.
+/// A wait for another process that creates or removes a queue with the same name. The wait lasts only for the time between two system calls, unless
+/// the other process was stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     end: Option<Instant>,
@@ -42,7 +42,7 @@ impl Patience {
         now < end
     }
 
-    /// Counts a check of an entry that changes without a wait. Returns false after enough checks.
+    /// Counts a check of an entry that is repeated without a sleep. Returns false after [`LOOKS`] checks.
     fn look_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < LOOKS
@@ -100,7 +100,7 @@ fn publish_through(
         let ((from, old), (to, new)) = (queues.locate(temporary.path()), queues.locate(name));
         match fs::renameat(from, &old, to, &new) {
             Ok(()) => return Ok(()),
-            // The name was free at the time of the call, so it is the parent directory that denies the creation.
+            // The name was free at the time of the call, so the parent directory denies the creation.
             Err(error @ (Errno::ACCESS | Errno::PERM))
                 if !exists(queues, name) && !patience.look_again() =>
             {
@@ -140,7 +140,7 @@ pub(in crate::namespace) fn make_way(
             Way::Refused(call, error) => Err(FileError::of(call, error)),
             Way::Taken => Err(FileError::AlreadyExists),
         },
-        // The entry is a file of another user, or a directory that its owner has removed since.
+        // The entry is a file of another user, or was a directory that its owner has removed meanwhile.
         Err(Errno::ACCESS | Errno::PERM) if !is_directory(queues, name) => {
             Err(FileError::AlreadyExists)
         }

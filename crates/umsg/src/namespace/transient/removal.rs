@@ -28,7 +28,7 @@ const LOOKS: u32 = 20;
 /// The pause between two of these checks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
-/// The result of a check whether a queue has to be removed.
+/// The result of a request to remove a queue if it is unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// No process had the queue open. This or another process has removed it.
@@ -46,7 +46,7 @@ impl Namespace {
     /// The errors of the namespace, and of opening a file.
     ///
     /// # Blocking
-    /// For a millisecond, if other processes inspect or remove the queue meanwhile.
+    /// For at most a millisecond, while other processes inspect or remove the queue.
     pub(crate) fn remove_unused(
         &self,
         name: &QueueName,
@@ -83,8 +83,8 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Returns the queues that [`remove_all_unused`](Self::remove_all_unused) would remove. The function locks each queue for a moment, and a
-    /// process that opens the queue waits for that moment.
+    /// Returns the queues that [`remove_all_unused`](Self::remove_all_unused) would remove. The function locks each queue for a moment. A process
+    /// that opens the queue at that moment waits.
     ///
     /// # Errors
     /// The errors of the namespace.
@@ -128,7 +128,7 @@ enum Found {
     Else(Removal),
 }
 
-/// A queue that no process has open, locked exclusively until this is dropped.
+/// A queue that no process has open, locked exclusively until this value is dropped.
 struct Unused {
     home: Directory,
     file: OwnedFd,
@@ -136,7 +136,7 @@ struct Unused {
 
 impl Drop for Unused {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that was forked meanwhile has the same open file description.
+        // The unlock is explicit, because closing the file is not enough: a child that was forked meanwhile has the same open file description.
         let _ = fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -154,7 +154,7 @@ fn find_unused(
         }
         other => other?,
     };
-    // Without a descriptor, the directory would be found by its path, which may lead elsewhere by then.
+    // Without a descriptor, the directory would be found by its path, which may lead to another directory by then.
     if !home.is_open() {
         let errno = Errno::MFILE.raw_os_error();
         return Err(FileError::TooManyFiles { errno });
@@ -170,7 +170,7 @@ fn find_unused(
     if !is_due(file.as_fd()) {
         return Ok(Found::Else(Removal::Stays));
     }
-    // The check comes before the lock: the lock would keep the owner from removing the queue.
+    // The permission is checked before the lock is taken, because a lock would keep the owner from removing the queue.
     if !home.may_be_mended_by(caller()) {
         return Ok(Found::Else(Removal::Denied));
     }
@@ -186,15 +186,15 @@ fn find_unused(
 fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
     let mut was_open = false;
     for _ in 0..LOOKS {
-        // flock(2) first releases the shared lock of the last round, even if the call then fails. So if two processes are here at once, one of them
-        // gets the lock.
+        // flock(2) first releases the shared lock of the last round, even if the call then fails. So if two processes run this loop at once, one of
+        // them gets the lock.
         match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if was_open => return Ok(false),
             Err(Errno::WOULDBLOCK) => {}
             other => return other.map(|()| true),
         }
         match fs::flock(file, FlockOperation::NonBlockingLockShared) {
-            // A process inspects the file, or removes it.
+            // Another process inspects the file, or removes it.
             Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_LOOKS),
             Err(error) => return Err(error),
             // The file has users, or a process that inspected it has just released it.

@@ -11,7 +11,7 @@ use crate::namespace::staged::Staged;
 use crate::namespace::temporary::TemporaryName;
 use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, mode, name};
 
-/// Creates a queue that is held as long as the file is open.
+/// Creates a queue that stays locked as long as the returned file is open.
 fn make(namespace: &Namespace) -> Result<OwnedFd, FileError> {
     let new = Unpublished::create(namespace, 0o666)?;
     hold_unnamed(new.file()).unwrap();
@@ -94,7 +94,7 @@ fn a_remover_leaves_another_of_its_name_alone() {
     let namespace = dir.namespace();
     for is_plain in [false, true] {
         drop(make(&namespace).unwrap());
-        // After this process has locked the queue, and before it unlinks the queue, another process replaces the queue by a new one.
+        // This process has locked the queue, and has not yet unlinked it. Meanwhile, another process replaces the queue by a new one.
         let queues = namespace.queues().unwrap();
         let old = home(&queues, name("/q").as_os_str()).unwrap();
         namespace.unlink_queue_file(&name("/q")).unwrap();
@@ -150,7 +150,7 @@ fn a_directory_of_something_else_is_neither_taken_nor_removed() {
         assert_eq!(gone, Err(FileError::Directory));
         assert_eq!(namespace.remove_all_unused(|_| true), Ok(vec![]));
     };
-    // An empty directory may belong to a process that is about to put a file there.
+    // An empty directory may belong to a process that is about to put a file into the directory.
     stays();
     std::fs::write(dir.queue("q/letter"), b"").unwrap();
     stays();
@@ -197,7 +197,7 @@ fn a_stranger_may_use_what_the_mode_allows_and_removes_nothing() {
     assert_eq!(remove(&namespace), Ok(Removal::Gone));
 }
 
-/// Tries to remove the queue without permission. The process forks a child meanwhile, which has the same open files.
+/// Tries to remove the queue without permission. Meanwhile, a duplicate of the descriptor is made, as a forked child would have it.
 fn try_in_vain(namespace: &Namespace) {
     let childs = std::cell::Cell::new(None);
     let removal = namespace.remove_unused(&name("/q"), |file| {
@@ -221,7 +221,7 @@ fn a_process_that_may_not_remove_one_keeps_no_other_from_opening_it_though_a_chi
     chmod(&dir.queue("q"), 0o511);
     as_user(STRANGER, || {
         try_in_vain(&namespace);
-        // That process had got the lock before it was refused.
+        // The process had locked the queue before it was refused.
         assert_eq!(namespace.all_unused(|_| true).unwrap().len(), 1);
     });
     assert_eq!(remove(&namespace), Ok(Removal::Gone));
@@ -235,7 +235,7 @@ fn a_directory_that_takes_no_queue_is_an_error() {
     let mut way = namespace.queues().unwrap();
     let staged = Staged::create(&mut way, TO_NAMESPACE, 0o600).unwrap();
     rustix::fs::fchown(staged.file(), Some(fs::Uid::from_raw(STRANGER)), None).unwrap();
-    // The mode changes here, between the creation of the file and the creation of its name.
+    // The mode of the directory changes between the creation of the file and the creation of its name.
     chmod(&dir.path().join("mq"), 0o755);
     as_user(STRANGER, || {
         let queues = namespace.queues().unwrap();
@@ -249,7 +249,7 @@ fn a_directory_that_takes_no_queue_is_an_error() {
 fn a_temporary_name_that_is_taken_is_passed_over() {
     let dir = TestDir::new();
     let namespace = dir.namespace();
-    // More than the other tests may use meanwhile.
+    // The test takes more names than the other tests may use meanwhile.
     let mine = TemporaryName::next("").path().to_str().unwrap().to_owned();
     let (maker, number) = mine.rsplit_once('-').unwrap();
     let number: u32 = number.parse().unwrap();

@@ -9,7 +9,7 @@ use super::super::queues::{POSIX, SYSV};
 use super::super::record;
 use super::FILE;
 
-/// The place of a queue's file, by its path.
+/// The place of a queue's file, derived from its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whereabouts<'a> {
     /// The namespace's directory.
