@@ -20,7 +20,7 @@ mod real {
     use umsg_shm::sys::thread::{self, Interruptions};
     use umsg_shm::sys::{critical, futex};
 
-    /// A thread whose blocking calls another thread may end. The drop-in needs it for pthread_cancel.
+    /// A thread whose blocking calls another thread may end. The drop-in needs this type for pthread_cancel.
     #[doc(hidden)]
     #[derive(Clone, Copy, Debug)]
     pub struct Caller(&'static Interruptions);
@@ -48,7 +48,7 @@ mod real {
             Caller(unsafe { &*std::ptr::with_exposed_provenance(address) })
         }
 
-        /// Ends the call in which the thread is blocked, or the next call that would block, with `Interrupted`.
+        /// Ends the call in which the thread is blocked, or otherwise the next call that would block. The call returns `Interrupted`.
         pub fn end_call(self) {
             self.0.want().into_iter().for_each(futex::wake_own);
         }

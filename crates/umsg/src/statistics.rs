@@ -1,6 +1,6 @@
 //! The statistics of queues of both kinds.
 
-/// Defines the type `Statistics` of a face: the events that all kinds of queues have, the `events` of this face, and its counts of `repairs`.
+/// Defines the type `Statistics` of an API: the events that all kinds of queues have, the `events` of this API, and its counts of `repairs`.
 macro_rules! statistics {
     (
         events { $($(#[$doc:meta])* $event:ident: $name:ident,)* }

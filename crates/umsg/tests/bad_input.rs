@@ -42,7 +42,7 @@ fn create(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {
         .open(name)
 }
 
-/// Opening fails the same way with and without O_CREAT; with O_EXCL, an entry of any kind counts as an existing queue.
+/// Opening fails the same way with and without O_CREAT. With O_EXCL, an entry of any kind means that the queue exists.
 #[track_caller]
 fn refused(place: &Place, name: &str) -> OpenError {
     let error = create(&place.namespace, name).expect_err("a bad queue was opened with O_CREAT");

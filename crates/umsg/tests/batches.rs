@@ -255,7 +255,7 @@ fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_
     let (_place, queue) = Place::new().with_queue("/q", 3, 8);
     queue.set_waiting(Waiting::Blocking);
     let four: [(&[u8], u32); 4] = [(b"a", 0), (b"b", 0), (b"c", 0), (b"d", 0)];
-    // If there is room, a time in the past is no error.
+    // If there is room, a deadline in the past is no error.
     assert_eq!(
         queue.send_some_deadline(&four, SystemTime::UNIX_EPOCH),
         Ok(3)
@@ -425,7 +425,7 @@ fn a_batch_drops_the_oldest_of_a_full_queue_or_fails_as_a_message_does() {
         .send_batch(&[(b"a", 1), (b"b", 5), (b"c", 1)])
         .unwrap();
     queue.send_batch(&[(b"d", 2), (b"e", 0)]).unwrap();
-    // Only one message in the queue has no higher priority than the best message of the batch.
+    // The queue has only one message whose priority is not higher than the best priority of the batch.
     queue.send_batch(&[(b"f", 0), (b"g", 0)]).unwrap();
     assert_eq!(queue.status().statistics.dropped, 4);
     assert_eq!(drain(&queue), owned([(b"b", 5), (b"d", 2), (b"e", 0)]));

@@ -159,7 +159,7 @@ fn waits_and_limits_of_leases_are_as_long_in_another_time_namespace() {
         let ended = queue.receive_timeout(&mut [0; 64], 3 * SHORT);
         assert!(matches!(ended, Err(ReceiveError::TimedOut)), "{ended:?}");
         lease.limit(SHORT).unwrap();
-        // A sleep that takes the one clock for the other ends at once, or in a day.
+        // A sleep on the wrong one of the two clocks would end at once, or in a day.
         queue.receive(&mut [0; 64]).unwrap();
         assert!(lease.acknowledge().is_err());
     });

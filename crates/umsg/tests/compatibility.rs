@@ -1,7 +1,7 @@
 //! Files of version 0.1 in this version. docs/compatibility.md says which files later versions read, and which they refuse.
 //!
-//! `data/` has a queue of each kind, and a System V snapshot; `snapshot.rs` reads the snapshot of a POSIX queue. A queue's file is sparse:
-//! its text has the length, and then the lines of 32 bytes that are not zero, each behind its offset.
+//! `data/` has a queue of each kind, and a System V snapshot; `snapshot.rs` reads the snapshot of a POSIX queue. A queue's file is sparse: its text
+//! has the length, and then the lines of 32 bytes that are not zero, each line after its offset.
 
 mod support;
 

@@ -20,17 +20,17 @@ use umsg_testkit::users::{NOBODY, become_user};
 
 /// The limit on every wait: no step of these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);
-/// The time after which a sender again tries to learn a process's consents.
+/// The time after which a sender tries again to learn a process's consents.
 const AGAIN: Duration = Duration::from_millis(20);
-/// From docs/format.md: the offset of the first record of a queue, and of the flags that make it fire.
+/// The offset of the first record of a queue, and of the flags with which the record fires: see docs/format.md.
 const NOTICE: u64 = 6784;
 const REGISTERED: u64 = 888;
 const ATTENTION: u64 = 128;
 
-/// The reports of a registered process.
+/// The observations of a registered process.
 #[derive(Default)]
 struct Told {
-    /// The number of its signals, and the sender and value of the last one.
+    /// The number of received signals, and the sender and value of the last signal.
     signals: AtomicU32,
     sender: AtomicU32,
     value: AtomicU32,
@@ -43,7 +43,7 @@ struct Told {
 // SAFETY: the type consists of atomics, for which zeroes are valid.
 unsafe impl Zeroed for Told {}
 
-/// Returns a signal that the kernel counts.
+/// Returns a real-time signal: the kernel queues each instance of such a signal.
 fn counted() -> i32 {
     libc::SIGRTMIN()
 }
@@ -74,7 +74,7 @@ fn keep_registered(queue: &Queue, told: &Told) -> i32 {
         take(&set, told);
         if queue.registered().is_none() {
             while queue.try_receive(&mut [0; 8]).is_ok() {}
-            // The signal came before the message could be received.
+            // The sender raises the signal before the message can be received: the signal is pending by now.
             take(&set, told);
             let how = Notify::Signal {
                 signal: counted(),
@@ -287,7 +287,7 @@ fn a_record_that_is_written_again_gives_no_signal_after_signal() {
     target.told.is_over.store(1, SeqCst);
     let mut child = target.child;
     child.expect(Exit::Code(0), "the target");
-    // One signal was raised by the sender, and one by the target itself.
+    // The sender raised one signal. The target may have raised a second signal by itself.
     let signals = target.told.signals.load(SeqCst) - before;
     assert!((1..=2).contains(&signals), "{signals} signals");
 }
@@ -305,7 +305,7 @@ fn the_record_of_another_queue_or_registration_gives_no_signal() {
     forged.send(b"x", 0).unwrap();
     assert_eq!(forged.registered(), None, "it was fired");
     assert!(!target.is_pending());
-    // A record with another ticket, and one with another place.
+    // Records with a wrong ticket (offset 24), and records with a wrong place (offset 44).
     for (at, value) in [
         (24, 1),
         (24, 200),
@@ -380,7 +380,7 @@ fn a_sender_that_gives_up_its_user_notifies() {
 }
 
 fn close_all_descriptors() {
-    // SAFETY: the test uses none of them afterwards.
+    // SAFETY: the test uses none of these descriptors afterwards.
     unsafe { libc::close_range(3, u32::MAX, 0) };
 }
 
@@ -449,7 +449,7 @@ fn is_notified_after(change: impl Fn()) {
         keep_registered(&queue, &told)
     });
     let target = Target { child, told };
-    // The first registration does not count: the target drops it.
+    // The test ignores the first registration, which the target drops.
     assert!(wait_until(LONG, || target.told.registrations.load(SeqCst) > 0));
     target.meet(&queue);
     let mut other = Child::run(|| {
@@ -524,7 +524,7 @@ fn processes_of_other_pid_namespaces_notify_each_other() {
     apart.expect(Exit::Code(0), "the target");
     let target = Target::begin(&place, &queue);
     let mut apart = Child::lead(|| {
-        // SAFETY: as above.
+        // SAFETY: the call changes only the namespaces of later children.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0, "unshare");
         let mut inner = Child::run(|| {
             let queue = place.open("/q");

@@ -37,7 +37,7 @@ fn expect_to_work(queue: &Queue, point: &str) {
     assert!(!queue.status().damaged, "{point}");
 }
 
-/// Repeats `round` at each point; the queue works afterwards.
+/// Repeats `round` at each point, and fails unless the queue works after each round.
 fn in_rounds(points: &[&str], round: impl Fn(&Place, &Queue, &str)) {
     let _turn = turn();
     for point in points {

@@ -79,7 +79,7 @@ const OTHER_FILES: &[&str] = &[
     "redrive.rs",
 ];
 
-/// Waiters that die with an offer, and with a message that was admitted.
+/// Blocked threads that die when they are woken: one with an offered message, and one whose message was admitted to the queue.
 const WOKEN: &[(&str, &str)] = &[
     ("is woken with a message", "WAIT_WOKEN"),
     ("is woken with room", "WAIT_WOKEN"),

@@ -55,7 +55,7 @@ fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
         }
         assert_eq!(dead.attributes().messages, 0, "{point}: twice");
 
-        // The queue has all its room, and no more.
+        // The queue has room for exactly three messages.
         let status = queue.status();
         assert_eq!(
             (status.attributes.messages, status.set_aside),

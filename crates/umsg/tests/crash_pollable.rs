@@ -121,7 +121,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let exit = exit_of(|| place.open("/q"), point, nth, work);
     let before = polled(descriptor);
-    // Repairs.
+    // This query repairs the queue.
     let left = queue.attributes().messages as u32;
     let leased = queue.status().attributes.leased as u32;
     let (readable, writable) = (left != 0, left + leased < DEPTH);
@@ -132,7 +132,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     assert!(before.0 || !readable || work.leases, "{says}, not shown");
     assert!(before.1 || !writable, "{says}, room is not shown");
     if work.leases && !readable {
-        // The first lease of the queue tells a poller without a helper to look, once.
+        // The first lease of the queue wakes a poller without a helper once.
         assert!(queue.try_receive(&mut [0; 8]).is_err(), "{says}");
     }
     assert_eq!(
@@ -148,7 +148,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     exit == Exit::Signal(libc::SIGKILL)
 }
 
-/// The first call on a queue after its sender was killed before it rang.
+/// The first call on a queue whose sender was killed before it rang the doorbell.
 type First = fn(&Queue) -> usize;
 
 /// First calls. Each returns the number of messages that are left if the sender has sent its message.
@@ -194,7 +194,7 @@ fn the_first_call_after_a_sender_was_killed_before_it_rang_notifies_the_pollers(
     }
 }
 
-/// A channel between two processes, on which each one gives signs.
+/// A channel between two processes, on which each process signals the other process.
 struct Signs([(OwnedFd, OwnedFd); 2]);
 
 impl Signs {
@@ -262,7 +262,7 @@ fn a_holder_of_all_messages_that_is_killed_leaves_no_room_without_an_event() {
 fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() {
     let (place, queue) = Place::in_turn().with_queue("/q", DEPTH, 8);
     let descriptor = queue.pollable().unwrap();
-    // The dead process has shown messages that it did not send.
+    // The dead process has rung the doorbell for messages that it did not send.
     dies(&place, "BELL_RUNG", |queue| {
         let _ = queue.try_send_batch(&[(b"m", 0), (b"m", 0)]);
     });
@@ -390,7 +390,7 @@ fn dies_ringing_sysv(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let exit = exit_of(|| place.open_sysv(7), point, nth, work);
     let before = polled(descriptor);
-    // Repairs.
+    // This call repairs the queue.
     queue.set(&small).unwrap();
     let after = polled(descriptor);
     let says = format!("a process that {} dies at the {nth}th {point}", work.name);

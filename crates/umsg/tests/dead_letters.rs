@@ -1,6 +1,6 @@
-//! Only the owner of a queue's file decides where undeliverable messages go. A process with mere write access does not.
+//! Only the owner of a queue's file decides where undeliverable messages go. Another process with write access to the file does not decide it.
 //!
-//! The tests run one after another: a forked child of one has the queues of the others open, too.
+//! The tests run one after another, because a child that one test forks also has the queues of the other tests open.
 
 mod support;
 
@@ -143,7 +143,7 @@ fn a_name_that_another_user_has_taken_since_gets_no_messages() {
         return;
     };
     let later = |place: &Everybodys| posix::unlink_in(&place.namespace, "/later").unwrap();
-    // Root's queue gets no messages of another user, and the queue of another user gets none of the owner's.
+    // Root's dead-letter queue gets no messages of another user. Another user's dead-letter queue gets no messages of the owner.
     for (owner, next, receiver) in [(STRANGER, 0, 0), (VICTIM, STRANGER, VICTIM)] {
         as_user(owner, "the owner", || {
             let mut options = place.options(0o666);
@@ -365,7 +365,7 @@ fn a_message_that_expires_while_the_holds_of_the_dead_end_is_no_corruption() {
         });
         let is_held = || queue.status().attributes.reserved == 1;
         assert!(wait_until(STUCK, is_held), "round {round}");
-        // This reservation is behind the leases in the list of holds.
+        // This reservation comes after the leases in the queue's list of leases and reservations.
         let mine = queue.try_reserve(8).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| queue.receive_vec_timeout(STUCK));
@@ -374,7 +374,7 @@ fn a_message_that_expires_while_the_holds_of_the_dead_end_is_no_corruption() {
             std::thread::sleep(2 * live);
             holder.signal(libc::SIGKILL);
             holder.expect(Exit::Signal(libc::SIGKILL), "the holder");
-            // The message is too old for the receiver that waits, when it comes back.
+            // When the message comes back, it is too old for the receiver that waits.
             std::thread::sleep(Duration::from_millis(20));
             let nothing = queue.try_receive_vec();
             drop(mine);

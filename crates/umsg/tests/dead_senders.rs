@@ -12,9 +12,9 @@ use umsg::posix;
 use umsg::sysv::{self, Change, Want};
 use umsg_shm::crash;
 
-/// Threads of a process that is killed.
+/// The number of threads of each killed process.
 const CROWD: usize = 16;
-/// Processes that are killed.
+/// The number of killed processes.
 const KILLS: usize = 20;
 /// The number of kills after which the memory of all slots in the first page is in use.
 const SETTLED: usize = 6;
@@ -43,7 +43,7 @@ fn wait_first(send: impl Fn(&[u8; SIZE]), blocked: impl Fn() -> usize) -> Child 
     first
 }
 
-/// Kills crowds of senders that wait behind another one. Returns the memory after some kills and after all.
+/// Kills crowds of senders that wait after another sender. Returns the memory after some kills and after all kills.
 fn kill_crowds(
     send: impl Fn(&[u8; SIZE]) + Sync,
     blocked: impl Fn() -> usize,

@@ -81,7 +81,7 @@ fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
     assert_eq!(queue.try_send(b"full", 0), Err(SendError::Full));
 }
 
-/// Sends a message for later, lets it become due while no process looks, and sends a younger one by `send`.
+/// Sends a message for later, lets its delivery time pass while no process uses the queue, and sends a younger message by `send`.
 fn expect_in_order_of_time(place: &Place, queue: &Queue, send: impl FnOnce(&Queue), what: &str) {
     queue
         .send_after(b"due", 5, Duration::from_millis(1))
@@ -110,7 +110,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         |queue| queue.send_batch(&[(b"young", 5)]).unwrap(),
         "a batch",
     );
-    // A reservation that was made before.
+    // A reservation that was made before the delayed message.
     let mut room = queue.reserve(5).unwrap();
     room.write_at(0, b"young");
     let commit = |_: &Queue| room.commit(5).unwrap();
@@ -193,7 +193,7 @@ fn a_delayed_message_shows_its_send_and_its_due_time() {
     assert_eq!(queue.delayed_messages(1).unwrap(), delayed[..1]);
     expect_within(delayed[1].sent, of_later, Duration::ZERO);
     expect_within(delayed[1].due.unwrap(), of_later, long);
-    // The message is due, and its times stay the same.
+    // The delivery time has come, and the times of the message are still the same.
     assert!(wait_until(STUCK, || queue.peek(0).unwrap().is_some()));
     let shown = queue.peek(0).unwrap().unwrap();
     expect_within(shown.sent, of_soon, Duration::ZERO);
@@ -206,7 +206,7 @@ fn a_delayed_message_shows_its_send_and_its_due_time() {
     assert_eq!((&returned.data[..], returned.returns), (&b"soon"[..], 1));
     expect_within(returned.sent, of_soon, Duration::ZERO);
     expect_within(returned.due.unwrap(), of_return, long / 2);
-    // A message that was not delayed has no such time.
+    // A message that was not delayed has no delivery time.
     queue.try_send(b"now", 5).unwrap();
     assert_eq!(queue.peek(0).unwrap().unwrap().due, None);
 }
@@ -220,7 +220,7 @@ fn the_time_to_live_of_a_delayed_message_begins_when_it_is_due() {
     let queue = options.open("/q").unwrap();
     let ((), of_send) = timed(|| queue.send_after(b"later", 5, 2 * DELAY).unwrap());
     let end = of_send[0] + 2 * DELAY + live;
-    // The message is delayed for longer than its time to live, counted from its send.
+    // By now, more than the time to live has passed since the send, but not since the delivery time.
     let left = (end - DELAY).duration_since(SystemTime::now());
     std::thread::sleep(left.unwrap_or_default());
     let lease = queue.try_receive_lease();
@@ -277,7 +277,7 @@ fn the_delay_of_a_queue_doubles_up_to_its_limit() {
         drop(job);
         let again = queue.receive_lease_timeout(STUCK).unwrap();
         assert!(begin.elapsed() >= delay, "{deliveries}");
-        // The next round begins with the same number of deliveries.
+        // The next round needs a new message with the same number of deliveries.
         again.acknowledge().unwrap();
         queue.try_send(b"job", 0).unwrap();
         for _ in 0..deliveries {
@@ -447,13 +447,13 @@ fn a_poller_learns_of_messages_that_are_delayed_after_its_poll_began() {
     assert!(!is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
     let other = place.open("/q");
     other.send_after(b"later", 0, DELAY).unwrap();
-    // The first one wakes the poller once, with nothing to receive.
+    // The first delayed message wakes the poller once, although there is nothing to receive.
     assert!(is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     assert!(!is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
     assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
     assert_eq!(queue.try_receive_vec().unwrap().data, b"later");
-    // From now on a helper keeps the time, and nothing wakes the poller too early.
+    // From now on a helper thread waits for the delivery times, and nothing wakes the poller too early.
     for _ in 0..2 {
         let begin = Instant::now();
         other.send_after(b"later", 0, DELAY).unwrap();
@@ -471,7 +471,7 @@ fn a_poller_is_told_to_look_even_if_another_looks_first_and_ends() {
     let descriptor = other.pollable().unwrap();
     place.open("/q").send_after(b"far", 0, LONG).unwrap();
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
-    // The second poller had no chance to look. The helper of the first poller shows it the queue again.
+    // The second poller has not checked the queue yet. The helper of the first poller makes the doorbell readable again.
     assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
     assert_eq!(other.try_receive_vec(), Err(ReceiveError::Empty));
     drop(queue);
@@ -486,7 +486,7 @@ fn a_poller_is_told_of_due_messages_after_a_repair_of_the_queue() {
     let descriptor = queue.pollable().unwrap();
     queue.send_after(b"early", 0, 3 * DELAY).unwrap();
     queue.send_after(b"late", 0, 20 * DELAY).unwrap();
-    // The mark of corruption: docs/format.md. The helper for deadlines finds it when the first message is due.
+    // The offset of the mark of corruption is in docs/format.md. The helper for deadlines finds the mark at the delivery time of the first message.
     let path = place.path().join("mq/q");
     let file = std::fs::File::options().write(true).open(path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[1], 48).unwrap();

@@ -1,4 +1,4 @@
-//! SIGBUS: a page of a queue's file is not available.
+//! The signal SIGBUS, which the kernel raises if a page of a queue's file is not available.
 //!
 //! | cause | result |
 //! |---|---|
@@ -155,8 +155,8 @@ unsafe fn pass_to_default(before: usize, info: *const libc::siginfo_t) {
     }
     install_default();
     if was_sent {
-        // The signal is blocked until this handler returns. If an instruction raised the signal, it raises it again. SAFETY: the system call takes
-        // only numbers.
+        // The signal is blocked until this handler returns, and then takes effect. An instruction that raised the signal raises it again by itself.
+        // SAFETY: the system call takes only numbers.
         unsafe { libc::raise(libc::SIGBUS) };
     }
 }

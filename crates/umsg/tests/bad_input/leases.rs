@@ -7,7 +7,7 @@ const HOLDING: u64 = 1024;
 const HOLDS: u64 = 589_824;
 const HOLD: u64 = 48;
 
-/// Makes all calls that use those records. Every call has to return, with any result.
+/// Makes all calls that use the corrupted lease records. Every call has to return, with any result.
 fn use_in_place(queue: &Queue) {
     let soon = std::time::Duration::from_millis(1);
     let mut held = Vec::new();
@@ -77,7 +77,7 @@ fn corrupted_lease_records_make_errors_and_nothing_worse() {
             use_in_place(&place.open("/q"));
             0
         });
-        // The holder's own calls return, too, and so does a repair.
+        // The calls of the process that holds the leases return, too, and so does a repair.
         drop((held, room));
         use_in_place(&queue);
     }

@@ -117,7 +117,7 @@ fn a_namespace_that_others_could_tamper_with_is_refused() {
         NamespaceError::Tamperable { mode: 0o777, .. },
         libc::EACCES
     );
-    // The queues' directory is checked again each time.
+    // Each use of the namespace checks the queues' directory again.
     chmod(&place.path().join("mq"), 0o777);
     let error = open(&place.namespace, "/q").unwrap_err();
     expect_error!(
@@ -191,7 +191,7 @@ fn a_mode_that_only_the_library_enforces_is_refused_where_the_namespace_says_so(
             assert_eq!(error.errno(), libc::EACCES);
         }
         drop(make(0o644).unwrap());
-        // SAFETY: as above.
+        // SAFETY: the call changes a setting of this process, which runs only this test.
         unsafe { libc::umask(0o022) };
         umsg::posix::unlink_in(&place.namespace, "/q").unwrap();
         let error = make(0o666).unwrap_err();

@@ -8,7 +8,7 @@ use umsg::posix::{
     Lease, LeaseError, NotifyError, Queue, ReceiveError, Received, Reservation, SendError,
 };
 
-/// A process's part with a POSIX queue.
+/// The work of a test's process on a POSIX queue.
 pub type Actor<'a> = Part<'a, Queue>;
 
 impl<'a> Part<'a, Queue> {
@@ -148,7 +148,7 @@ impl<'a> Part<'a, Queue> {
         self.journal.of(&self.buffer[..lease.len()])
     }
 
-    /// Acknowledges a lease: only now its message counts as received. Returns its number.
+    /// Acknowledges a lease, and records that the message is received. Returns the message's number.
     pub fn acknowledge(&mut self, lease: Lease<'a>) -> Result<usize, LeaseError> {
         let (len, priority) = (lease.len(), lease.priority());
         if let Some(message) = self.message_of(&lease) {
@@ -178,7 +178,7 @@ impl<'a> Part<'a, Queue> {
         result
     }
 
-    /// Receives up to `most` messages, those that are there; returns their numbers.
+    /// Receives up to `most` messages that the queue has at the time; returns their numbers.
     pub fn receive_batch(&mut self, how: How, most: usize) -> Result<Vec<usize>, ReceiveError> {
         self.me().receiving.fetch_add(most as u32, SeqCst);
         self.begin(how);
@@ -215,12 +215,12 @@ impl<'a> Part<'a, Queue> {
         self.journal.end(self.role);
     }
 
-    /// Waits until poll reports a message. Returns whether it did.
+    /// Returns whether poll reports a message before the wait of `how` ends.
     pub fn poll(&self, how: How) -> bool {
         self.poll_doorbell(self.queue.pollable(), how)
     }
 
-    /// Registers for a notification, if no process is registered, and waits for it. Returns whether it came.
+    /// Registers for a notification, if no process is registered, and waits for the notification. Returns whether the notification came.
     pub fn await_notification(&self, time: Duration) -> bool {
         self.begin(How::Within(time));
         let waited = self

@@ -1,11 +1,12 @@
-//! The same as [`Actor`](super::actor::Actor) for a System V queue. Priorities in the journal are types.
+//! The part of a process that uses a System V queue, as [`Actor`](super::actor::Actor) is for a POSIX queue. In the journal, types take the place of
+//! priorities.
 
 use super::journal::{How, Journal, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use umsg::sysv::{Lease, LeaseError, Queue, ReceiveError, Received, SendError, Want};
 
-/// A process's part with a System V queue.
+/// The work of a test's process on a System V queue.
 pub type Clerk<'a> = Part<'a, Queue>;
 
 impl<'a> Part<'a, Queue> {
@@ -13,7 +14,7 @@ impl<'a> Part<'a, Queue> {
         Part::of(queue, journal, role, queue.msgmax())
     }
 
-    /// Makes the part of a process which knows that no message is longer than `size` bytes.
+    /// Makes the part of a process for a queue whose messages have at most `size` bytes.
     pub fn of_short(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Self {
         Part::of(queue, journal, role, size)
     }
@@ -132,7 +133,7 @@ impl<'a> Part<'a, Queue> {
         result
     }
 
-    /// Acknowledges a lease: only now its message counts as received. Returns its number.
+    /// Acknowledges a lease, and records that the message is received. Returns the message's number.
     pub fn acknowledge(&mut self, lease: Lease<'a>) -> Result<usize, LeaseError> {
         let (bytes, mtype) = (lease.to_vec(), lease.mtype() as u64);
         if let Some(message) = self.journal.of(&bytes) {
@@ -145,7 +146,7 @@ impl<'a> Part<'a, Queue> {
         result
     }
 
-    /// Waits until poll reports a message. Returns whether it did.
+    /// Returns whether poll reports a message before the wait of `how` ends.
     pub fn poll(&self, how: How) -> bool {
         self.poll_doorbell(self.queue.pollable(), how)
     }

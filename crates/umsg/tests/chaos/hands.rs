@@ -11,13 +11,13 @@ pub const HANDS: usize = 1024;
 /// The size of a buffer, in bytes. A longer buffer is not shared, so its contents excuse no missing message.
 pub const LEN: usize = 8192;
 
-/// No message has such a number.
+/// The byte that marks empty parts of a buffer: no message's number begins with it.
 const NOTHING: u8 = 0xff;
 
 /// One receive's buffer.
 #[repr(C)]
 pub struct Hand {
-    /// The number in the journal of its owner, plus one; 0 without an owner.
+    /// The owner's role in the journal, plus one; 0 without an owner.
     owner: AtomicU32,
     bytes: UnsafeCell<[u8; LEN]>,
 }
@@ -34,8 +34,8 @@ pub struct Room<'a> {
 }
 
 impl Journal {
-    /// Returns room for the message of the next receive of this role. The room has to be kept until the message was [noted](Journal::note).
-    /// A handler may call this for up to [`LEN`] bytes.
+    /// Returns room for the message of the next receive of this role. The caller keeps the room until the message is [noted](Journal::note). A signal
+    /// handler may call this function for up to [`LEN`] bytes.
     pub fn room(&self, role: usize, len: usize) -> Room<'_> {
         if len > LEN {
             return Room {
@@ -56,13 +56,14 @@ impl Journal {
         room
     }
 
-    /// Records the messages in the buffers of these numbers, whose processes are dead. Returns how many of them no process has received.
+    /// Records the messages in the buffers of these roles, whose processes are dead. Returns the number of these messages that no process has
+    /// received.
     pub fn look_into_hands(&self, roles: Range<usize>) -> usize {
         let mut held = 0;
         for hand in &self.hands {
             let owner = (hand.owner.load(SeqCst) as usize).checked_sub(1);
             if owner.is_some_and(|role| roles.contains(&role)) {
-                // SAFETY: its owner is dead.
+                // SAFETY: the owner of the buffer is dead.
                 held += self.excuse(unsafe { &*hand.bytes.get() });
                 hand.owner.store(0, SeqCst);
             }
@@ -70,7 +71,7 @@ impl Journal {
         held
     }
 
-    /// Excuses the messages that lie in a buffer one after the other: they may be lost with their receiver.
+    /// Records that the messages in a buffer may be lost with their receiver. The messages lie one after the other.
     fn excuse(&self, mut bytes: &[u8]) -> usize {
         let mut held = 0;
         while let Some(head) = bytes.first_chunk()
@@ -120,7 +121,7 @@ impl Deref for Room<'_> {
 impl DerefMut for Room<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self.hand {
-            // SAFETY: as above.
+            // SAFETY: the buffer belongs to this value until it is dropped.
             Some(hand) => unsafe { &mut (&mut *hand.bytes.get())[..self.len] },
             None => &mut self.own,
         }

@@ -33,12 +33,12 @@ pub struct Message {
     pub in_dead_hands: AtomicU8,
     /// The number of messages of the same batch that have the next numbers.
     pub more: AtomicU8,
-    /// The number of the process among those that had its role.
+    /// The position of the sending process among the processes that have had its role.
     pub life: AtomicU32,
     /// The priority, or in a System V queue the type.
     pub priority: AtomicU16,
     pub len: AtomicU32,
-    /// The number of times that it was received, and its position among all receipts.
+    /// The number of times that the message was received, and its position among all receipts.
     pub received: AtomicU32,
     pub receipt: AtomicU32,
     /// 1 as soon as a process begins to acknowledge the message's lease: if the process dies in this call, the message may be acknowledged.
@@ -62,7 +62,7 @@ pub struct Role {
     pub done_at: AtomicU64,
     /// The start of a call that is still going on; 0 for none.
     pub begun_at: AtomicU64,
-    /// The time by which that call has to return, even while a process is stopped; 0 for a call without a limit.
+    /// The time by which the current call has to return, even while a process is stopped; 0 for a call without a limit.
     pub due_at: AtomicU64,
     /// The first call that returned after [`Journal::mark`].
     pub first_after_mark: AtomicU64,
@@ -73,7 +73,7 @@ pub struct Role {
 /// The record of all senders, or of all receivers.
 #[repr(C)]
 pub struct Kind {
-    /// The crash points that they have passed, one bit each.
+    /// The crash points that these processes have passed, one bit each.
     pub passed: [AtomicU64; POINTS.len().div_ceil(64)],
 }
 
@@ -106,7 +106,7 @@ pub enum How {
     Try,
     Block,
     Within(Duration),
-    /// Until this time of the system's clock, which may be long past or never come.
+    /// The call waits until this time of the system's clock, which may be long past or never come.
     At(SystemTime),
 }
 
@@ -140,7 +140,7 @@ impl How {
     }
 }
 
-/// The other actions of the processes.
+/// The actions of the processes besides sends and receives.
 #[derive(Clone, Copy)]
 pub enum Deed {
     /// A second thread was started.
@@ -162,7 +162,7 @@ pub enum Deed {
 }
 pub const DEEDS: usize = Deed::Notified as usize + 1;
 
-/// A sender: a role, and the number of the process among those that had the role.
+/// A sender: a role, and the position of the process among the processes that have had the role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Author {
     pub role: usize,
@@ -188,7 +188,7 @@ impl Message {
         self.state.store(BEGUN, SeqCst);
     }
 
-    /// Notes that `more` messages of its batch follow this one.
+    /// Notes that `more` further messages of the batch follow this message.
     pub fn leads(&self, more: usize) {
         self.more.store(more as u8, SeqCst);
     }
@@ -246,7 +246,7 @@ impl Journal {
         }
     }
 
-    /// Returns the number of numbers that were given out.
+    /// Returns the number of messages that senders have taken from the journal so far.
     pub fn used(&self) -> usize {
         (self.next.load(SeqCst) as usize).min(MESSAGES)
     }
@@ -277,7 +277,7 @@ impl Journal {
         number
     }
 
-    /// The record of a message, if every byte is as it was sent.
+    /// Returns the record of a message, if every byte is as it was sent.
     pub fn of(&self, bytes: &[u8]) -> Option<&Message> {
         self.messages.get(read_pattern(bytes)? as usize)
     }
@@ -388,7 +388,7 @@ impl Journal {
         );
     }
 
-    /// Returns the maximum room that a process in the middle of a send can need: a process that needs less may wait behind one that needs more.
+    /// Returns the maximum room that a process in the middle of a send can need: a process that needs less may wait after a process that needs more.
     /// `one` is the size of a single message.
     pub fn most_wanted(&self, one: u64) -> u64 {
         let wanted = self.roles.iter().map(|role| role.wants.load(SeqCst));
@@ -434,8 +434,8 @@ impl Journal {
         numbers
     }
 
-    /// Fails unless `numbers`, in the order in which they were received from a queue at rest, are in the order of
-    /// delivery: by priority, and within one as [`check_turns`](Self::check_turns) says.
+    /// Fails unless `numbers`, in the order in which they were received from a queue at rest, are in the order of delivery: by priority, and within a
+    /// priority as [`check_turns`](Self::check_turns) says.
     #[track_caller]
     pub fn check_order(
         &self,
@@ -491,7 +491,7 @@ fn write_pattern(bytes: &mut [u8], number: u32) {
     bytes[..4].copy_from_slice(&number.to_le_bytes());
 }
 
-/// The number of a message, if every byte is as it was sent.
+/// Returns the number of a message, if every byte is as it was sent.
 pub fn read_pattern(bytes: &[u8]) -> Option<u32> {
     let number = u32::from_le_bytes(*bytes.first_chunk()?);
     bytes
@@ -502,7 +502,7 @@ pub fn read_pattern(bytes: &[u8]) -> Option<u32> {
         .then_some(number)
 }
 
-/// The part of a process: a queue, and the record of the calls on it.
+/// The work of a process: a queue, and the record of the calls on the queue.
 pub struct Part<'a, Q> {
     pub queue: &'a Q,
     pub journal: &'a Journal,
@@ -527,12 +527,12 @@ impl<'a, Q> Part<'a, Q> {
         &self.journal.roles[self.role]
     }
 
-    /// Waits until poll reports a message by the queue's doorbell. Returns whether it did.
+    /// Returns whether poll reports a message by the queue's doorbell before the wait of `how` ends.
     pub(super) fn poll_doorbell(&self, doorbell: io::Result<BorrowedFd<'_>>, how: How) -> bool {
         self.journal.begin(self.role, how);
         let told = match doorbell {
             Ok(descriptor) => poll_readable(descriptor, how),
-            // A process is stopped inside of an operation.
+            // A process that is stopped in the middle of an operation holds the lock.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) => panic!("a doorbell: {error}"),
         };

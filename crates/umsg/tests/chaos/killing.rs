@@ -12,15 +12,15 @@ use umsg_shm::crash::{self, POINTS};
 
 use crate::support::shared::{Shared, Zeroed};
 
-/// The processes that take part, as numbers of the journal.
+/// The roles of the processes that take part, as indices of the journal.
 pub const OBSERVER: usize = 0;
 pub const BYSTANDER: usize = 1;
 pub const VICTIM: usize = 2;
 pub const NEWCOMER: usize = 3;
 pub const REPAIRER: usize = 4;
 
-/// The maximum time for which other processes may stall after a death: two slices of 100 ms. The median of the rounds at a
-/// point has to keep to it.
+/// The maximum time for which other processes may stall after a death: two slices of 100 ms. The median of the rounds at a point must not exceed this
+/// time.
 pub const GOAL: Duration = Duration::from_millis(200);
 /// The limit on every stall, even on a busy machine.
 pub const STALL: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ const LEAST: u32 = 3;
 const MOST: u32 = 60;
 const PATIENCE: Duration = Duration::from_millis(80);
 
-/// The bystander's part while the victim dies.
+/// The action of the bystander while the victim dies.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bystander {
     /// Has the queue open, and continues after the victim's death.
@@ -58,11 +58,11 @@ pub enum Batches {
     None,
     /// The victim sends batches: of each batch, all messages are received, or none.
     Sends,
-    /// The victim receives batches: it may have taken further messages before it copies this one.
+    /// The victim receives batches: when it copies one message, it may already have taken further messages.
     Receives,
 }
 
-/// The observer's part once the victim is blocked.
+/// The action of the observer once the victim is blocked.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Nudge {
     Nothing,

@@ -1,7 +1,7 @@
-//! The named points of each face, read from the source code: there is no separate list.
+//! The named points of each API, read from the source code: there is no separate list.
 //!
-//! Every `crash_point!` of the library belongs to the faces whose calls pass it, by its folder or file; an unknown file fails the tests. The
-//! tests of a face have to kill at all its points, except those that it never passes, each for a reason.
+//! Every `crash_point!` of the library belongs to the APIs whose calls pass it. Its folder or file decides which APIs these are; an unknown file
+//! fails the tests. The tests of an API have to kill at all points of the API, except the points in `NEVER`, each of which has a reason.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ pub enum Face {
 }
 use Face::{Posix, Ring, Sysv};
 
-/// The faces whose calls pass the points of a folder or file; the first match counts.
+/// The APIs whose calls pass the points of a folder or file. The first match is valid.
 const PLACES: &[(&str, &[Face])] = &[
     ("posix/", &[Posix]),
     ("sysv/", &[Sysv]),
@@ -44,11 +44,11 @@ const PLACES: &[(&str, &[Face])] = &[
     ("doorbell/", &[Posix, Sysv]),
     ("namespace/transient/", &[Posix]),
     ("namespace/vacated.rs", &[Posix]),
-    // `ipc_namespaces_crash` kills there, with queues of no face.
+    // The test `ipc_namespaces_crash` kills at these points, which belong to no API.
     ("namespace/ipc/directories.rs", &[]),
 ];
 
-/// Crash points that a face never reaches though it uses the file, with the reason.
+/// Crash points that an API never reaches, although it uses the file, with the reason.
 const NEVER: &[(Face, &str, &str)] = &[
     (Ring, "SEND_RUN_CHANGED", "its messages have no priorities"),
     (Ring, "SERVE_NOTED", "its receiver leaves no node"),
@@ -114,7 +114,7 @@ fn faces(file: &str) -> &'static [Face] {
         .1
 }
 
-/// The points at which a process that uses the face has to be killed.
+/// Returns the points at which a process that uses the API has to be killed.
 pub fn of(face: Face) -> BTreeSet<String> {
     let never = |point: &str| {
         let mut never = NEVER.iter();
@@ -128,7 +128,7 @@ pub fn of(face: Face) -> BTreeSet<String> {
         .collect()
 }
 
-/// The points of a face's repairs, at which a second one has to be killed.
+/// Returns the points of an API's repairs: the tests have to kill a second repair at each of these points.
 pub fn of_repairs(face: Face) -> BTreeSet<String> {
     let is_repair = |(file, point): &Site| {
         REPAIRS.contains(&&file[..])
@@ -139,7 +139,7 @@ pub fn of_repairs(face: Face) -> BTreeSet<String> {
     repairs.map(|(_, point)| point).collect()
 }
 
-/// Returns the points that a file of tests names: it kills at each, and fails if no process dies there.
+/// Returns the points that a test file names. The tests in the file kill at each point, and fail if no process dies.
 pub fn killed_in(file: &str) -> Vec<&'static str> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
@@ -150,7 +150,7 @@ pub fn killed_in(file: &str) -> Vec<&'static str> {
     named.map(|(_, name, _)| *name).collect()
 }
 
-/// Fails if the face has a point at which no process is killed, or one is named that it has not.
+/// Fails if the API has a point at which no process is killed, or if `killed` names a point that the API does not have.
 #[track_caller]
 pub fn expect_all(face: Face, killed: &[&str]) {
     let missing: Vec<String> = of(face)

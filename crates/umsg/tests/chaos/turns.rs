@@ -5,13 +5,13 @@ use super::journal::{Author, Journal};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// The last message of each sender; where priorities matter, of each of its priorities.
+/// The last message of each sender. If priorities matter, the last message of each sender and priority.
 #[derive(Default)]
 pub struct Turns(HashMap<(Author, u16), usize>);
 
 impl Turns {
-    /// Fails unless these messages, which were received next, come after the earlier messages of the same senders. Only for senders
-    /// that are threads, whose calls come one after the other.
+    /// Fails unless these messages, which were received next, come after the earlier messages of the same senders. Checks only senders that are
+    /// threads, whose calls come one after the other.
     pub fn expect(&mut self, journal: &Journal, numbers: &[usize], by_priority: bool) {
         for &number in numbers {
             let message = &journal.messages[number];

@@ -1,4 +1,4 @@
-//! The pages of consents that a sender believes, and the files that it does not open.
+//! The pages of consents that a sender accepts, and the files that it does not open.
 
 use super::*;
 use rustix::fs::{
@@ -7,7 +7,7 @@ use rustix::fs::{
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// Makes a page of docs/format.md, in which that process consents to signals of a queue.
+/// Makes a page of docs/format.md, in which the process `pid` consents to signals of a queue.
 fn page_of(pid: u32, helper: u32, queue: (u64, u64)) -> OwnedFd {
     let file = memfd_create(
         "page",
@@ -48,8 +48,8 @@ fn name_of(file: &OwnedFd) -> [u8; 16] {
     name
 }
 
-/// Sends to a queue whose record names a process that consents by the file that `make` makes in it. Returns whether the signal is
-/// then pending in this process.
+/// Sends to a queue whose record names this process. `make` creates the file by which this process consents. Returns whether the signal is pending in
+/// this process after the send.
 fn is_believed(make: impl FnOnce(u32, u32, (u64, u64)) -> OwnedFd + Send, attests: bool) -> bool {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = file_of(&place, "q");
@@ -95,9 +95,9 @@ fn the_consent_of_a_process_is_believed_only_if_the_process_attests_it() {
         page
     };
     assert_eq!(is_believed(sealed, true), can_raise(), "as it ought to be");
-    // The file is one that another process could have passed.
+    // If no thread attests the file, another process could have passed the file to this process.
     assert!(!is_believed(sealed, false));
-    // Other processes could write the file.
+    // If the file is not sealed, other processes could write to it.
     assert!(!is_believed(page_of, true));
     let of_the_first = |pid, _, queue| sealed(pid, pid, queue);
     assert!(!is_believed(of_the_first, true));

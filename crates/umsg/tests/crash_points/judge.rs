@@ -1,4 +1,4 @@
-//! The rules that must hold when a process has died.
+//! The checks after the death of a process.
 
 use super::acts::any;
 use super::stage::Stage;
@@ -32,7 +32,7 @@ impl Stage<'_> {
     pub(super) fn judge(&self, death: &Death, what: &str) {
         // Repairs the senders' side, if its lock is orphaned.
         let _ = self.worker(OBSERVER).send(How::Try, 0, 4);
-        // A message that was offered to a waiting lease counts as leased until a call takes the offer back.
+        // The attributes show a message that was offered to a waiting lease as leased, until a call takes the offer back.
         let is_offered = self.blocked().1 != 0;
         if is_offered {
             self.take_offers_back(what);
@@ -61,7 +61,7 @@ impl Stage<'_> {
         );
         assert!(!self.queue.status().damaged, "{what}: marked as damaged");
         if self.scenario.bystander.sends() && !self.scenario.leases {
-            // One after the other, the newcomer and the observer have received everything since the death.
+            // Since the death, first the newcomer and then the observer have received all messages.
             let received = self.journal.received_after(death.receipts);
             let came_before = |one, other| self.came_before(death.prefilled, one, other);
             self.journal.check_turns(&received, came_before, what);

@@ -6,7 +6,7 @@ use crate::chaos::journal::How;
 use crate::chaos::killing::{Batches, Bystander, STUCK};
 use crate::crash_points;
 
-/// Points of a receiver from the store that makes room for a blocked sender.
+/// The points of a receiver that takes a message from the store, and so makes room for a blocked sender.
 const ADMITTING: &[&str] = crash_points![
     RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_ADMITTED ADMIT_ACCEPTED
 ];
@@ -18,7 +18,7 @@ const TURNING: &[&str] = crash_points![
 
 pub const ALL: &[Scenario] = &[
     Scenario::new("receives what the dead held", |actor| {
-        // Another process may have checked the holders within this tick of the clock.
+        // If another process has checked the holders within this tick of the clock, this call has to wait for the next tick.
         let _ = actor.receive(How::Within(STUCK));
         receive(actor, 3);
     })

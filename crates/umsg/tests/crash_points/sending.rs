@@ -1,4 +1,4 @@
-//! Victims that send, in place too, or grow the queue.
+//! Victims that send, also in place, and victims that make the queue grow.
 
 use super::acts::*;
 use super::stage::{SHALLOW, Scenario, Shape};
@@ -45,7 +45,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::new(
         "sends in place once the room of the dead has come back",
         |actor| {
-            // Another process may have checked the holders within this tick of the clock.
+            // If another process has checked the holders within this tick of the clock, this call has to wait for the next tick.
             let room = actor.reserve(How::Within(STUCK), 10).expect("room");
             actor.commit(room, 3, 10).expect("a reservation");
         },

@@ -92,8 +92,8 @@ impl Kind for Posix {
     fn check_slots(stage: &Stage<'_>, what: &str) {
         let slots = stage.queue.status().slots;
         let depth = stage.scenario.shape.depth as usize;
-        // Slots come into use in pages of 32, or a sixteenth of the depth at a time. Each depth leaves two slots spare, for a blocked
-        // bystander and for the victim. A lost slot would use up one of these two spare slots.
+        // Slots come into use in pages of 32, or a sixteenth of the depth at a time. Each depth leaves two slots unused: one for a blocked bystander,
+        // and one for the victim. A lost slot would use up one of these two slots.
         let most = (depth + 2).next_multiple_of(32).max(depth + depth / 16);
         assert!(slots <= most, "{what}: {slots} slots");
     }

@@ -1,5 +1,5 @@
-//! The named points at which workers die by themselves: mostly points that other workers of their kind have passed, and preferably
-//! points with few deaths. A signal at a random time hits these points too rarely while others work.
+//! The named points at which workers die by themselves: mostly points that other workers of their kind have passed, and preferably points with few
+//! deaths. A signal at a random time hits these points too rarely while other workers run.
 
 use super::Work;
 use crate::chaos::journal::Kind;
@@ -8,14 +8,14 @@ use crate::support::Random;
 use std::sync::atomic::Ordering::SeqCst;
 use umsg_shm::crash::POINTS;
 
-/// The points of a face, and how many workers have died at each.
+/// The points of an API, and how many workers have died at each.
 pub(super) struct Aim {
     points: Vec<Point>,
 }
 
 struct Point {
     name: &'static str,
-    /// The number of the point among all points.
+    /// The index of the point among the points of all APIs.
     number: usize,
     deaths: u64,
 }
@@ -23,7 +23,7 @@ struct Point {
 /// The death of a worker: at the `nth` pass of a point.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
-    /// The index of the point among the points of the face.
+    /// The index of the point among the points of the API.
     point: usize,
     name: &'static str,
     nth: u32,
@@ -53,7 +53,7 @@ impl Aim {
             .filter(|&point| is_met(kind, self.points[point].number))
             .collect();
         let any = |random: &mut Random| random.below(self.points.len() as u64) as usize;
-        // A point that no process was seen to pass may be one that no process survives.
+        // Sometimes any point is chosen: a point that no process was seen to pass may be one that no process survives.
         let point = match met.is_empty() || random.below(4) == 0 {
             true => any(random),
             false => {
@@ -62,7 +62,7 @@ impl Aim {
                 std::cmp::min_by_key(one, other, |&point| self.points[point].deaths)
             }
         };
-        // A worker rarely passes some points in its short life.
+        // In its short life, a worker passes some points only once or a few times.
         let passes = [1, 4, 60][random.below(3) as usize];
         Some(Mark {
             point,
@@ -85,7 +85,7 @@ fn is_met(kind: &Kind, number: usize) -> bool {
 pub(super) fn arm(mark: Option<Mark>) {
     #[cfg(feature = "crash-points")]
     {
-        // A crash point that the supervisor itself has reached.
+        // The worker has inherited the record of the points that the supervisor passed before the fork.
         umsg_shm::crash::forget();
         if let Some(mark) = mark {
             umsg_shm::crash::arm(mark.name, mark.nth);

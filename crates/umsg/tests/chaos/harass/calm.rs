@@ -1,8 +1,8 @@
-//! After the violence: the doctor finds nothing, and a waiter is woken at once by the process that ends its wait.
+//! After the violence: the doctor finds no problem, and a waiter is woken at once by the process that ends its wait.
 //!
-//! A waiter checks the queue ten times a second by itself, because a waker may die. So a waiter that no process wakes is late, not stuck,
-//! and only the time shows it. Therefore the test ends the wait when the waiter has just checked and gone to sleep again, a tenth of a
-//! second before its next check. The quickest of several turns counts, because no machine is busy in all of them.
+//! A waiter checks the queue ten times a second by itself, because a waker may die. So a waiter that no process wakes is late, not stuck, and only
+//! the time shows the delay. Therefore the test ends the wait when the waiter has just checked and gone to sleep again, a tenth of a second before
+//! its next check. The test judges the quickest of several turns, because no machine is busy in all of them.
 
 use crate::chaos::journal::How;
 use crate::chaos::poll_readable;
@@ -18,7 +18,8 @@ use umsg::diagnosis::{Diagnosis, Life, Repaired};
 pub const CALM: Duration = Duration::from_secs(10);
 
 const TURNS: usize = 15;
-/// The number of turns in which the waiter has to be prompt. In one turn, it may have checked by itself, because its waker was held up.
+/// The number of turns in which the waiter has to be prompt. A single prompt turn proves nothing: its waker may have been delayed until the waiter
+/// checked by itself.
 const PROMPT_TURNS: usize = 2;
 /// Half of the time between two checks of a waiter, in nanoseconds.
 const PROMPT: u64 = 50_000_000;
@@ -100,7 +101,8 @@ impl Sleeper {
     }
 }
 
-/// Lets a child `wait`. When `is_waiting` holds and the child sleeps, `act` ends its wait. Returns the time from then until the child noticed it.
+/// Lets a child `wait`. When `is_waiting` holds and the child sleeps, `act` ends its wait. Returns the time from the call of `act` until the child
+/// noticed the end of its wait.
 pub fn wakes_sleeper(
     what: &str,
     wait: impl FnOnce(),

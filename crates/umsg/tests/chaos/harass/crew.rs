@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use umsg_testkit::real_time;
 
-/// The signal of storms.
+/// The signal with which the supervisor floods a worker.
 pub(super) const STORM: i32 = libc::SIGUSR2;
 
-/// The time for the few calls of a forked child before the supervisor counts it as late, and the limit: the supervisor knows when the
-/// machine is too busy.
+/// `VISIT` is the time for the few calls of a forked child before the supervisor reports the child as late. `STUCK` is the limit of this process: it
+/// is long, because only the supervisor measures how busy the machine is.
 const VISIT: Duration = Duration::from_secs(1);
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Runs as the process of a role until the order to end.
+/// Does the work of a role until the supervisor orders the end.
 pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>) {
     let mut random = Random::new(seed);
     aim::arm(mark);
     hurry_or_dawdle(work, role, &mut random);
-    // Leaked, because a handler may use it as long as the process lives.
+    // The tool is never freed, because a signal handler may use it as long as the process lives.
     let tool = Box::leak(Box::new(work.open(&mut random)));
     let tool = &*tool;
     let scene = Box::leak(Box::new(Scene {
@@ -79,7 +79,7 @@ fn hurry_or_dawdle<W: Work>(work: &W, role: usize, random: &mut Random) {
     }
 }
 
-/// The queue of a handler.
+/// The data with which a signal handler uses the queue.
 struct Scene {
     work: *const (),
     tool: *const (),
@@ -117,7 +117,7 @@ extern "C" fn storm(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
     super::vigil::handle(|| unsafe { (scene.perform)(scene) });
 }
 
-/// The handlers of a storm use the queue; an interrupted call is restarted or not.
+/// Installs the handler of storms, which uses the queue. `restarts` says whether the kernel restarts an interrupted call.
 fn stand_the_storm(scene: &'static Scene, restarts: bool) {
     SCENE.store((&raw const *scene).cast_mut(), SeqCst);
     // SAFETY: the handler has the type that SA_SIGINFO asks for; the structure is zeroed as sigaction(2) allows.
@@ -129,8 +129,8 @@ fn stand_the_storm(scene: &'static Scene, restarts: bool) {
     }
 }
 
-/// The occasional actions of a thread between two calls: it forks children, which use the queue as they inherit it; runs another program; or has
-/// its process become another program, at any point of its other threads.
+/// The occasional actions of a thread between two calls: the thread forks children that use the inherited queue, runs another program, or replaces
+/// its process by another program. At the replacement, the other threads of the process may be at any point.
 pub fn commotion<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Random) {
     if work.spares(part.role) {
         return;

@@ -4,7 +4,7 @@ use crate::chaos::journal::{DEEDS, Deed, Journal};
 use std::fmt;
 use std::time::Duration;
 
-/// The actions on the workers, and of the workers, in one round or in several.
+/// The counts of the supervisor's actions and of the workers' actions, in one round or in several rounds.
 #[derive(Clone, Default)]
 pub struct Figures {
     pub rounds: u64,

@@ -11,7 +11,7 @@ pub struct Leaks {
 /// Descriptors by number, with the names of their files.
 type Descriptors = BTreeMap<u32, PathBuf>;
 
-/// From this number on, the library has its own descriptors, while there is room.
+/// The library keeps its own descriptors at this number and above, if the limit of descriptors permits.
 const OWN: u32 = 512;
 
 impl Leaks {
@@ -58,7 +58,7 @@ fn descriptors() -> Descriptors {
     let numbers: Vec<_> = numbers
         .map(|name| name.to_str().unwrap().parse().unwrap())
         .collect();
-    // The descriptor of the listing itself is closed by now.
+    // The listing's own descriptor, which is closed by now, leads to no file.
     let file = |number| std::fs::read_link(format!("/proc/self/fd/{number}"));
     numbers
         .into_iter()

@@ -8,9 +8,9 @@
 //!                                                                                  programs, become another program themselves
 //! ```
 //!
-//! The [`Work`] does the steps of each worker: there is one for each face. The [`Journal`] has the acts of all processes, in memory that outlives
-//! them. The supervisor fails if a process gets no further for a second in which no process was
-//! stopped, or if a call returns more than a second after its limit, even while a process is stopped.
+//! The [`Work`] does the steps of each worker: each API has its own. The [`Journal`] has the acts of all processes, in memory that outlives them. The
+//! supervisor fails if a process makes no progress for a second in which no process was stopped. It also fails if a call returns more than a second
+//! after its limit, even while a process is stopped.
 
 mod aim;
 mod calm;
@@ -36,8 +36,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 use umsg::posix::Waiting;
 
-/// Threads of a worker, and the numbers that it has in the journal: for each thread, for the handlers of all, and for the children
-/// that it forks.
+/// The number of threads of a worker. In the journal, a worker has one index for each thread, one for the signal handlers of all threads, and one for
+/// the children that it forks.
 pub const THREADS: usize = 4;
 const HANDLER: usize = THREADS;
 const FORKED: usize = THREADS + 1;
@@ -49,7 +49,7 @@ const DESCRIPTORS: usize = 64;
 /// The supervisor's role in the journal.
 pub const SUPERVISOR: usize = super::journal::ROLES - 1;
 
-/// The longest wait of a call that may have to wait without end, in milliseconds.
+/// The time limit that replaces an endless wait in calls that may never succeed, in milliseconds.
 const TIMED: u64 = 30;
 
 /// A thread of the worker that has a role.
@@ -60,18 +60,18 @@ pub struct Part {
 }
 
 impl Part {
-    /// Returns the number of the part in the journal.
+    /// Returns the index of the part in the journal.
     pub fn index(self) -> usize {
         self.role * PARTS + self.thread
     }
 }
 
-/// Returns whether a number of the journal is that of a thread, whose calls come one after the other.
+/// Returns whether an index of the journal is that of a thread, whose calls come one after the other.
 pub fn is_thread(index: usize) -> bool {
     index % PARTS < THREADS
 }
 
-/// The part of the workers.
+/// The work of the workers on one kind of queue.
 pub trait Work: Sync + Sized {
     /// The shared data of a process's threads: the open queue.
     type Tool: Sync;
@@ -83,12 +83,12 @@ pub trait Work: Sync + Sized {
     fn threads(&self, _role: usize) -> usize {
         THREADS
     }
-    /// Returns whether processes of this role are never ended, and never end others.
+    /// Returns whether the supervisor never ends processes of this role, and these processes do not end by themselves.
     fn spares(&self, _role: usize) -> bool {
         false
     }
 
-    /// Returns the face at whose points the workers die.
+    /// Returns the API at whose points the workers die.
     fn face(&self) -> Face;
     /// Returns the maximum number of descriptors of a process of this role.
     fn descriptors(&self, _role: usize) -> usize {
@@ -100,11 +100,11 @@ pub trait Work: Sync + Sized {
         &self.journal().kinds[usize::from(role >= self.senders())]
     }
     fn open(&self, random: &mut Random) -> Self::Tool;
-    /// Plays a part until its `go` is set.
+    /// Makes the calls of one thread until the `go` of its role is set.
     fn play(&self, tool: &Self::Tool, part: Part, random: &mut Random);
-    /// Makes some calls in a forked child, none of which waits without end. They are recorded under this number of the journal.
+    /// Makes some calls in a forked child. Each call has a limit of time. The calls are recorded under `index` in the journal.
     fn visit(&self, tool: &Self::Tool, index: usize, random: &mut Random);
-    /// Makes some calls in a signal handler, which neither wait nor allocate memory. They are recorded under this number of the journal.
+    /// Makes some calls in a signal handler. The calls neither wait nor allocate memory. They are recorded under `index` in the journal.
     fn handle(&self, tool: &Self::Tool, index: usize, random: &mut Random);
     /// Returns whether there may be no room to send, and whether there may be nothing to receive: a process that waits for
     /// these is not stuck. None if this can't be determined now.
@@ -114,7 +114,7 @@ pub trait Work: Sync + Sized {
     /// Describes the queue if a process is stuck.
     fn describe(&self) -> String;
 
-    /// Judges the remains after the end of all processes, and records the result of the round.
+    /// Judges the queue and the journal after the end of all processes, and records the result of the round.
     fn judge(&self, round: &mut Figures, what: &str);
     /// Removes all objects of the soak, and fails if anything is left.
     fn end(self, leaks: Leaks, what: &str);
@@ -162,7 +162,7 @@ pub fn waiting(random: &mut Random) -> Waiting {
     }
 }
 
-/// True if this process has a higher priority than all others, and has to leave them time to work.
+/// True if this process has a higher priority than all other processes: then it has to leave them time to work.
 static URGENT: AtomicBool = AtomicBool::new(false);
 
 /// All senders pause for two of every three fifths of a second. So receivers empty the queue, and find the remains of dead processes.

@@ -22,7 +22,7 @@ pub fn soak<W: Work>(what: &'static str, soaks: u32, new: impl Fn() -> W) {
     rounds.finish();
 }
 
-/// The time that is left, and the observations.
+/// The time that is left for the soak, and the results of the rounds so far.
 struct Rounds {
     what: &'static str,
     begun: Instant,
@@ -69,7 +69,7 @@ impl Rounds {
         }
     }
 
-    /// Prints the result; with `UMSG_SOAK_JSON`, also in the form for programs.
+    /// Prints the result. With `UMSG_SOAK_JSON`, also prints the result as JSON.
     fn finish(&self) {
         eprintln!("soak, {}: {}", self.what, self.all);
         if std::env::var_os("UMSG_SOAK_JSON").is_some() {

@@ -13,26 +13,28 @@ use std::time::{Duration, Instant};
 /// The maximum time for which a worker is in a call that should succeed; time in which any process is stopped does not count.
 /// Also the maximum delay of a call after its deadline; time in which the worker itself is stopped does not count.
 const STUCK: Duration = Duration::from_secs(1);
-/// The time until a process may be stuck: longer than two slices.
+/// The time after which the supervisor suspects that a process is stuck: longer than two slices.
 const SUSPICIOUS: Duration = Duration::from_millis(220);
 /// The maximum time until the survivors of a round end, on a machine that is busy with other things.
 const END: Duration = Duration::from_secs(30);
-/// The maximum time that counts between two checks. If the supervisor gets no CPU time, the other processes may get none, either.
+/// The maximum time between two checks that the supervisor adds to a stall. If the supervisor gets no CPU time, the other processes may get none,
+/// either.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// One worker's place, and the process that has it now.
+/// One role of a worker, and the process that has this role now.
 struct Worker {
     role: usize,
     child: Child,
     /// The point at which the worker dies by itself.
     mark: Option<Mark>,
-    /// The time at which it continues, if it is stopped.
+    /// The time at which the worker continues, if it is stopped.
     stopped_until: Option<Instant>,
     watches: [Watch; THREADS],
 }
 
 impl Worker {
-    /// Returns whether a call of the worker takes so long that the worker may be stuck: a kill or a signal would hide this.
+    /// Returns whether a call of the worker takes so long that the worker may be stuck. Such a worker is neither killed nor sent a signal, because
+    /// that would hide the stall.
     fn is_stalled(&self) -> bool {
         let mut watches = self.watches.iter();
         watches.any(|watch| watch.stalled.max(watch.late) > SUSPICIOUS)
@@ -45,7 +47,7 @@ struct Watch {
     begun: u64,
     /// The time without progress, while no process was stopped.
     stalled: Duration,
-    /// The time since it was due.
+    /// The time since the deadline of the call.
     late: Duration,
 }
 
@@ -123,7 +125,7 @@ impl<W: Work> Supervisor<'_, W> {
         let begun = Instant::now();
         let mut looked = Instant::now();
         while begun.elapsed() < time && self.work.journal().used() < MESSAGES / 2 {
-            // At times many processes die in a row, at times few.
+            // Periods with many deaths in a row and periods with few deaths alternate.
             let pause = match begun.elapsed().as_millis() / 700 % 3 {
                 0 => 5_000 + self.random.below(30_000),
                 _ => 500 + self.random.below(8000),
@@ -296,7 +298,7 @@ impl<W: Work> Supervisor<'_, W> {
         }
     }
 
-    /// Returns the report about a stuck worker: the call of another process may delay it.
+    /// Returns the report about a stuck worker. The report shows all workers, because the call of another worker may delay the stuck worker.
     fn scene(&self, workers: &[Worker]) -> String {
         let mut scene = String::new();
         for worker in workers {

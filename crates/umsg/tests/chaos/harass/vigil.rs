@@ -1,16 +1,16 @@
-//! An allocator that ends a process in which a handler allocates: the handler may have interrupted malloc, and would then wait for a lock
-//! that its own thread has.
+//! An allocator that ends a process in which a signal handler allocates. The handler may have interrupted malloc in its own thread, and would then
+//! wait for malloc's lock without end.
 
 use crate::support::child::complain;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// True if the thread is in a handler.
+    /// True if the thread is in a signal handler.
     static IS_HANDLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system's allocator. In a handler, it ends the process.
+/// The system's allocator. An allocation in a signal handler ends the process.
 pub struct Vigilant;
 
 fn look() {

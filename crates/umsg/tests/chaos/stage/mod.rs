@@ -40,7 +40,7 @@ pub trait Kind: Sized + 'static {
     /// Makes a queue whose waits all go through a node: a successful spin would skip the points.
     fn create(place: &Place, shape: Self::Shape) -> Self::Queue;
 
-    /// Opens that queue again.
+    /// Opens the queue that [`create`](Self::create) has made.
     fn open(place: &Place) -> Self::Queue;
 
     fn worker<'a>(
@@ -53,7 +53,7 @@ pub trait Kind: Sized + 'static {
     /// Returns the queue's file, and the offset of the mark of corruption in it.
     fn damage(place: &Place) -> (PathBuf, u64);
 
-    /// Repairs it as `umsg doctor --repair` does.
+    /// Repairs the queue as `umsg doctor --repair` does.
     fn diagnose_and_repair(place: &Place) -> Repaired;
 
     /// Returns the number of blocked senders, and of blocked receivers.
@@ -114,7 +114,7 @@ macro_rules! sending_worker {
     };
 }
 
-/// The part of a process.
+/// The calls of a process on a queue of any kind.
 pub trait Worker {
     fn me(&self) -> &Role;
 
@@ -138,7 +138,7 @@ pub enum Refusal {
     Empty,
 }
 
-/// The messages that existed when a victim died, and those that the victim may have taken along.
+/// The messages that existed when a victim died, and the messages that may be lost with the victim.
 pub struct Death {
     /// The number of messages that were sent before any process died.
     pub prefilled: usize,
@@ -264,7 +264,7 @@ impl<'a, K: Kind> Stage<'a, K> {
                     crash::arm(point, 1);
                     worker.repair();
                 });
-                // Some points are passed only if no other process was faster.
+                // A repairer does not die at some points if another process has repaired first.
                 match repairer.wait(STUCK) {
                     Some(Exit::Signal(libc::SIGKILL)) => figures.note_kill(point),
                     exit => assert_eq!(exit, Some(Exit::Code(0)), "{what}"),
@@ -312,7 +312,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         let waits = wait_until(STUCK, || self.blocked() != (0, 0));
         assert!(waits, "{what}: the victim does not wait");
         let mut worker = self.worker(OBSERVER);
-        // Another process may have been faster.
+        // The call fails if another process was faster.
         let _ = match self.scenario.nudge {
             Nudge::Send => worker.put(How::Try, K::WANTED, 90),
             _ => worker.take(How::Try, None),
@@ -385,7 +385,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         if round < 2 {
             self.settled = Some(memory);
         } else if let Some(settled) = self.settled {
-            // The arena grows by 64 KiB: the free blocks differ each time.
+            // The tolerance is two growths of the arena, which grows by 64 KiB: which blocks are free differs in each round.
             assert!(
                 memory <= settled + (128 << 10),
                 "{what}: grew from {settled} to {memory} bytes in {round} rounds"

@@ -28,7 +28,7 @@ pub fn expect_kills_at_every_point<K: Kind>(
     let in_tables = scenarios.flat_map(|scenario| scenario.points);
     let mut killed: Vec<&str> = in_tables.chain(others).copied().collect();
     killed.extend(files.iter().flat_map(|file| points::killed_in(file)));
-    // The test of killed repairers finds its points by itself.
+    // The test of killed repairers finds these points in the source code.
     let repairs = points::of_repairs(K::FACE);
     killed.extend(repairs.iter().map(|point| &point[..]));
     points::expect_all(K::FACE, &killed);

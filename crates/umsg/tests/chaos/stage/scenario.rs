@@ -15,14 +15,13 @@ pub struct Scenario<K: Kind> {
     pub passes: u32,
     /// True if each round has a new queue, for steps that happen once in the life of a queue.
     pub fresh: bool,
-    /// True if the victim waits until its time is over; on a busy machine, this may be before it waits.
+    /// True if the victim's wait has a limit. On a busy machine, the time may be over before the victim waits.
     pub timed: bool,
     /// The victim's operations on batches.
     pub batches: Batches,
-    /// True if the victim dies with leases. Their messages come back when a process checks the holders, and other messages may have been received
-    /// before.
+    /// True if the victim dies with leases. Its messages come back when a process checks the holders. Other messages may have been received earlier.
     pub leases: bool,
-    /// Points after which the blocked bystander continues before any other process arrives.
+    /// Points after which the blocked bystander continues without the help of a later process.
     pub alone: &'static [&'static str],
     pub points: &'static [&'static str],
 }
