@@ -479,7 +479,7 @@ fn a_look_survives_any_bytes_and_a_file_that_was_cut_short() {
     let mut random = Random::new(11);
     for round in 0..100_u64 {
         for _ in 0..1 + random.below(20) {
-            // Mostly in the parts that are in use.
+            // The overwritten bytes are mostly in the parts that are in use.
             let end = [8192, 16_384, 800_000, whole.len() as u64][random.below(4) as usize];
             let bytes = random.next().to_le_bytes();
             let offset = random.below(end - 8);

@@ -1,4 +1,4 @@
-//! Doorbells between users: pollers learn of calls by other users, and strangers interfere with FIFOs. Takes root.
+//! Doorbells between users: pollers learn of calls by other users, and strangers interfere with FIFOs. The tests need root.
 
 mod support;
 
@@ -27,7 +27,7 @@ const NUMBER: u64 = 1000;
 struct Everybodys(users::Everybodys);
 
 impl Everybodys {
-    /// None without root.
+    /// Returns None if the test does not run as root.
     fn new() -> Option<Everybodys> {
         users::Everybodys::new().map(Everybodys)
     }
@@ -269,7 +269,7 @@ fn a_poller_learns_of_room_that_another_user_makes_while_all_messages_are_leased
             polls.give();
             for _ in 0..3 {
                 held.await_one();
-                // The helper may be late.
+                // The helper may report late: the loop waits until no further event comes.
                 while set.told_within(Duration::from_millis(50)).is_some() {}
                 assert!(queue.try_send(b"x", 0).is_err());
                 in_vain.give();

@@ -175,7 +175,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     std::thread::sleep(Duration::from_millis(20));
     send_and_receive(&queue, 10);
     assert_eq!(file.metadata().unwrap().len(), 0);
-    // A process that asks again gets another descriptor.
+    // A second call of `pollable` returns another descriptor.
     let descriptor = queue.pollable().unwrap();
     assert_ne!(std::os::fd::AsRawFd::as_raw_fd(&descriptor), number);
     queue.send(b"m", 0).unwrap();
@@ -383,7 +383,7 @@ fn a_poller_that_is_notified_of_a_false_level_repairs_the_doorbell() {
         let shown = readiness_of(polled(descriptor));
         assert!(!shown.readable && shown.writable, "{packets} of {len}");
     }
-    // The FIFO shows room that does not exist.
+    // The FIFO reports room that does not exist.
     queue.try_send(b"1", 0).unwrap();
     queue.try_send(b"2", 0).unwrap();
     rustix::io::read(&other, &mut [0; 8]).unwrap();
@@ -420,7 +420,7 @@ fn processes_that_begin_to_poll_at_the_same_time_hinder_one_another_in_nothing()
     }
 }
 
-/// One poller of a queue, which takes some messages and ends: by closing the queue, by exit, or killed.
+/// Polls a queue, takes some messages, and ends: by closing the queue, by exit, or killed.
 fn poll_some(place: &Place, messages: u64, end: u64, acknowledge: &OwnedFd) -> i32 {
     let queue = place.open("/q");
     let descriptor = queue.pollable().unwrap();
@@ -450,7 +450,7 @@ fn every_message_is_notified_though_pollers_come_and_go() {
         let (messages, end) = (1 + random.below(3), random.below(3));
         let mut poller = Child::run(|| poll_some(&place, messages, end, &acknowledge));
         if random.below(3) == 0 {
-            // Another queue's poller sweeps.
+            // The poller of another queue removes stale doorbells.
             place.create("/other", 4, SIZE as u32).pollable().unwrap();
         }
         if random.below(3) == 0 {

@@ -178,7 +178,7 @@ fn a_poller_finds_the_end_readable_and_a_closed_queue_writable() {
     assert_eq!(readiness_of(polled(descriptor)), BOTH);
     queue.reopen_send().unwrap();
     assert_eq!(polled(descriptor), room);
-    // A full queue becomes writable.
+    // When a full queue is closed, it becomes writable, because a send returns at once.
     queue.try_send(b"job", 0).unwrap();
     queue.try_send(b"job", 0).unwrap();
     assert!(!readiness_of(polled(descriptor)).writable);

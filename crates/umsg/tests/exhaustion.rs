@@ -83,7 +83,7 @@ fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
             waited.unwrap_err().says(F::NO_SPACE, texts);
             check_filled(&mut line, sent, length);
         }
-        // Memory of long messages serves short ones, and the other way round.
+        // Memory of long messages is used again for short ones, and memory of short messages for long ones.
         let shorter = if length == 16 { 24 } else { 60 };
         let (sent, _) = fill(&line, F::GROUPS, shorter);
         assert!(sent > 8, "{sent}");
@@ -94,7 +94,7 @@ fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
 
 fn a_full_file_system_stops_senders_and_loses_nothing<F: Face>() {
     with_own_file_system("size=1m", |place, namespace| {
-        // Makes the file that stays, which has the next identifier.
+        // Makes the file of the next identifier, which stays after the removal of the queue.
         F::make(namespace).unwrap().remove(namespace);
         let (before, room) = (entries(place), left(place));
         fill_to_the_end_of_memory::<F>(namespace, &FULL);
@@ -168,7 +168,7 @@ fn a_full_file_system_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
 }
 
 fn a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
-    // The namespace takes the first inodes, and the file of the next identifier another one.
+    // The namespace takes the first inodes. The file of the next identifier takes a further inode.
     for inodes in 6..14 {
         with_own_file_system(
             &format!("size=16m,nr_inodes={inodes}"),
@@ -179,7 +179,7 @@ fn a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind<F:
                     Ok(line) => line.remove(namespace),
                     Err(told) => told.says(libc::ENOSPC, &FULL),
                 }
-                // Memory that the user keeps for the next message stays.
+                // The user's own directory stays: it has the lock and the next identifier. The test removes it.
                 let user = rustix::process::geteuid().as_raw();
                 let _ = std::fs::remove_dir_all(place.join(format!("own/{user}")));
                 assert_eq!(entries(place), before);

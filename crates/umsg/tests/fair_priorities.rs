@@ -25,8 +25,8 @@ fn priorities(queue: &Queue, count: usize) -> Vec<u32> {
     std::iter::repeat_with(receive).take(count).collect()
 }
 
-/// The number of deliveries until the message of priority 0 comes, while there always are urgent messages. None if it is not among the
-/// first 1,000.
+/// Returns the number of deliveries until the message of priority 0 comes, while there always are urgent messages. None if the message is not among
+/// the first 1,000.
 fn deliveries_until_the_lowest_comes(after: u32) -> Option<usize> {
     let place = Place::new();
     let queue = fair(&place, after, 8);
@@ -193,7 +193,7 @@ fn number_of(data: &[u8]) -> u64 {
 
 const CAPACITY: usize = 16;
 
-/// Plays the steps on a queue and on the plain one. Handles of the queue take turns.
+/// Plays the steps on a queue and on the plain model. Several handles of the queue take turns.
 fn play(after: u32, steps: &[Step]) -> Result<(), TestCaseError> {
     let place = Place::new();
     let handles = [fair(&place, after, CAPACITY as u32), place.open("/q")];
@@ -309,6 +309,6 @@ fn a_receiver_that_is_killed_takes_no_turn_from_a_lower_priority() {
     // The delivery is counted.
     assert_eq!(kill("TURN_COUNTED", receive), [1, 9, 1, 9]);
     assert_eq!(kill("RECEIVE_FREED", receive), [1, 9, 1, 9]);
-    // The leased message comes back, and its next delivery counts again.
+    // The leased message comes back, and its next delivery is counted again.
     assert_eq!(kill("TURN_COUNTED", lease), [1, 9, 1, 9, 9]);
 }

@@ -8,7 +8,7 @@ mod targets;
 use targets::{Home, attach, namespace, posix, ring, snapshot, sysv};
 use umsg::signals::catch_truncation;
 
-/// Bytes of the longest input.
+/// The length of the longest input, in bytes.
 const LONGEST: u64 = 400;
 
 /// A small generator (xorshift64*).

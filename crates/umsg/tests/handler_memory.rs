@@ -28,7 +28,7 @@ fn without_malloc<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `work` in a process that is then killed.
+/// Runs `work` in a process that then kills itself.
 fn by_the_dead(work: impl FnOnce()) {
     let kill = || {
         work();
@@ -120,7 +120,7 @@ fn the_first_lease_of_a_process_takes_no_memory() {
 fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
     let place = Place::new();
     let (queue, sysv_queue) = (place.create("/q", 1000, 8192), place.create_sysv(7));
-    // The result that there is no limit is kept for less than this time.
+    // The library caches the absence of a limit for less than this time.
     std::thread::sleep(Duration::from_millis(150));
     let message = [7; 8192];
     without_malloc(|| {
@@ -157,7 +157,7 @@ fn a_call_of_a_handler_starts_no_helper_and_the_next_call_does() {
     }
     assert_eq!(BLOCKS.load(SeqCst), 0, "blocks of malloc's");
     let mut room = [0; 8];
-    // The message may be due already.
+    // If the delivery time has passed already, the receive succeeds without a poll.
     if queue.try_receive(&mut room).is_err() {
         let how = How::Within(Duration::from_secs(60));
         assert!(poll_readable(descriptor, how));

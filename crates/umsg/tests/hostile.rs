@@ -1,10 +1,9 @@
 //! An attacker that may open a queue's file for writing overwrites it while four victims work: with random words, plausible
 //! words and whole pages. The attacker also truncates the file.
 //!
-//! No victim may crash, access memory outside of its mapping or its buffers, or be in a call for more than a second longer
-//! than the call may wait. Besides, each word of a file that is in use gets each value at a boundary, one at a time
-//! (`boundary.rs`). The attack takes some seconds for each kind of queue; `UMSG_HOSTILE_SECONDS` sets another time for all
-//! kinds together.
+//! No victim may crash, access memory outside of its mapping or its buffers, or be in a call for more than a second longer than the call may wait.
+//! Another test writes each value at a boundary, one at a time, into each word of a file that is in use (`boundary.rs`). The attack takes some
+//! seconds for each kind of queue; `UMSG_HOSTILE_SECONDS` sets another time for all kinds together.
 
 #[path = "hostile/boundary.rs"]
 mod boundary;
@@ -37,12 +36,12 @@ use umsg::signals::catch_truncation;
 use vandal::{Manner, Vandal};
 use watch::{Record, VICTIMS, Watch, Watchdog};
 
-/// The time for which one queue is attacked: soon the queue is beyond repair.
+/// The time for which one queue is attacked. After a longer attack, a repair would rarely succeed.
 const ROUND: Duration = Duration::from_millis(250);
-/// The longest wait: only a process that the attack holds up takes as long.
+/// The longest wait. Only a process that the attack blocks takes this long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The limit on the address space of a victim, in bytes: no attack can make it allocate more memory. The file of a System V queue
-/// alone takes more than three gigabytes of them.
+/// The limit on the address space of a victim, in bytes: no attack can make the victim allocate more memory. The file of a System V queue alone takes
+/// more than three gigabytes of addresses.
 const ADDRESSES: u64 = 16 << 30;
 
 /// Returns the time for which each kind of queue is attacked.
@@ -196,7 +195,7 @@ impl Round<'_> {
                 return INCURABLE;
             }
             let left = &repaired.after.problems;
-            // A ring whose receiver is dead is such a finding.
+            // The only problem that a repair may leave is a dead process, such as the receiver of a ring.
             assert!(
                 left.iter().all(|problem| problem.kind == ProblemKind::Died),
                 "{left:#?}"
@@ -227,7 +226,7 @@ impl Round<'_> {
     }
 }
 
-/// Under AddressSanitizer there is no such limit: it reserves terabytes.
+/// Under AddressSanitizer there is no limit, because AddressSanitizer reserves terabytes of addresses.
 fn limit_addresses() {
     let limit = libc::rlimit {
         rlim_cur: ADDRESSES,

@@ -9,7 +9,7 @@ use support::place::Place;
 use umsg::Namespace;
 use umsg_shm::crash;
 
-/// Finds the namespace in a process whose directory belongs to an IPC namespace that it is not in. With a point, the process dies there.
+/// Finds the namespace in a child that is outside of the IPC namespace of `$UMSG_DIR`. If `point` is given, the child dies at this point.
 #[track_caller]
 fn resolve(place: &Place, point: Option<&str>) {
     let mut child = Child::run(|| {

@@ -43,7 +43,7 @@ fn open(place: &Place) -> Result<Queue, OpenError> {
     options(place).open("/q")
 }
 
-/// Opens the queue for an inspection, which neither keeps nor removes it.
+/// Opens the queue for an inspection, which neither keeps nor removes the queue.
 fn look(place: &Place) -> Result<Queue, OpenError> {
     options(place).counted(false).open("/q")
 }
@@ -185,7 +185,7 @@ fn a_queue_whose_users_were_all_killed_is_removed_by_the_next_process() {
             assert!(posix::list(&place.namespace).unwrap().is_empty());
         }),
         ("sweeps it", |place| {
-            // A process that only lists stale files leaves them there.
+            // A process that only lists stale files does not remove them.
             for _ in 0..2 {
                 assert_eq!(place.namespace.stale_files().unwrap().queues, ["/q"]);
                 let listed = posix::list_untouched(&place.namespace).unwrap();
@@ -347,7 +347,7 @@ fn a_repaired_queue_still_goes_with_its_last_user() {
     let place = Place::in_turn();
     let queue = create(&place);
     queue.try_send(b"m", 0).unwrap();
-    // Policies: the behaviour of a full queue.
+    // The offset is that of the policy for a full queue; 7 is no valid policy.
     let file = File::options()
         .write(true)
         .open(place.path().join("mq/q/queue"));

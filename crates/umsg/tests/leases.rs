@@ -358,7 +358,7 @@ fn memory_for_the_records_is_counted() {
     }
     let before = queue.status().memory;
     let leases: Vec<_> = (0..1000).map(|_| queue.try_receive_lease()).collect();
-    // The records of the first page existed before.
+    // The records of the first page existed before these leases.
     assert!(queue.status().memory >= before + (1000 - u64::from(RECORDS)) * 48);
     drop(leases);
 }
@@ -369,7 +369,7 @@ fn a_sleeping_receiver_wakes_when_a_lease_ends_by_itself() {
     queue.set_waiting(Waiting::Blocking);
     queue.try_send(b"job", 0).unwrap();
     let mut lease = queue.receive_lease().unwrap();
-    // Less than the slice after which the receiver would check anyway. On a busy machine, some wake-ups come too late.
+    // The lease ends before the end of the slice, after which the receiver would check by itself. On a busy machine, some wake-ups come too late.
     let came_back = (0..50).any(|_| {
         lease.limit(Duration::from_millis(20)).unwrap();
         match queue.receive_lease_timeout(Duration::from_millis(60)) {
@@ -417,7 +417,7 @@ fn polled(queue: &Queue, descriptor: BorrowedFd<'_>) -> Vec<u8> {
 fn a_poller_learns_that_the_holder_of_a_lease_was_killed() {
     let (place, queue) = Place::in_turn().with_queue("/q", 3, 8);
     let descriptor = queue.pollable().unwrap();
-    // At the first lease, no helper looks at the holders. At the second one, the helper of this process does.
+    // During the first lease, no helper checks the holders. During the second lease, the helper of this process does.
     for is_asleep in [false, true] {
         queue.try_send(b"job", 0).unwrap();
         let mut holder = holder(&place, |queue| {
@@ -462,7 +462,7 @@ fn a_poller_learns_that_the_holder_of_a_reservation_was_killed() {
     queue.try_send(b"second", 0).unwrap();
 }
 
-/// Holds a process up at a point.
+/// Delays a process at a crash point.
 fn linger() {
     std::thread::sleep(Duration::from_millis(50));
 }
@@ -484,7 +484,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     queue.try_send(b"job", 0).unwrap();
     for _ in 0..300 {
         let now = queue.attributes();
-        // If the holder gets no processor, its offer goes back after a slice.
+        // If the holder gets no CPU time, its offer goes back after a slice.
         assert_eq!(now.messages + now.leased, 1);
         std::thread::sleep(Duration::from_millis(1));
     }

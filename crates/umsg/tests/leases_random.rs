@@ -140,7 +140,7 @@ impl<'q> Holder<'q> {
         done(room.commit(priority).is_ok())
     }
 
-    /// A lease ends by itself.
+    /// Makes a lease end by its time limit.
     fn expire(&mut self, which: u32) -> Reply {
         let lease = self.leases.swap_remove(which as usize);
         let leased = || self.queue.attributes().leased;
@@ -151,7 +151,7 @@ impl<'q> Holder<'q> {
     }
 }
 
-/// A message as the model knows it.
+/// A message in the model.
 #[derive(Clone, Debug)]
 struct Message {
     priority: u32,
@@ -272,7 +272,7 @@ impl Model {
         Some(self.queued.pop_last()?.1)
     }
 
-    /// A holder dies: its messages come back, its room is free.
+    /// Applies the death of a holder: its messages come back, and its room is free.
     fn bury(&mut self, who: usize) {
         self.rooms[who].clear();
         for message in std::mem::take(&mut self.leases[who]) {
@@ -293,7 +293,7 @@ impl Model {
             && (attributes.reserved, attributes.leased) == self.held()
     }
 
-    /// Everything that is queued, in order of delivery.
+    /// Fails unless the queue has exactly the messages of the model, in order of delivery.
     fn check_order(&self, queue: &Queue) {
         let seen = queue.messages(usize::MAX).expect("a look");
         let seen: Vec<_> = seen

@@ -1,6 +1,6 @@
 //! The events that a program gets for its log, from a listener and from `tracing`.
 //!
-//! One test, because the listener and the subscriber belong to the process.
+//! The file has only one test, because the listener and the subscriber belong to the process.
 
 mod support;
 
@@ -24,7 +24,7 @@ static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 fn listen(event: &Event<'_>) {
-    // The queue's locks are free now: a reservation takes both.
+    // The queue's locks are free now: this reservation takes both locks.
     let queue = QUEUE.get().unwrap();
     queue.peek(0).unwrap();
     if let Err(error) = queue.try_reserve(1) {
@@ -103,7 +103,8 @@ fn deaths_expired_messages_and_long_waits_are_told_when_the_queue_is_free_again(
     });
     assert_eq!((pid, text.as_str()), (None, "/short: a message expired"));
 
-    // A receiver, and a sender, wait for longer than the set time. Before, a short wait on a busy machine would be told, too.
+    // A receiver and a sender wait for longer than the set time. The time is set only now, because earlier short waits would be reported, too, on a
+    // busy machine.
     log::set_slow_wait(MOMENT);
     let (_, text) = told(What::WaitedForMessage, || {
         let _ = short.receive_timeout(&mut [0; 8], MOMENT * 2);

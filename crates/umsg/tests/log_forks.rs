@@ -12,7 +12,7 @@ use support::place::Place;
 use umsg::log::{self, Event, What};
 use umsg::posix::Queue;
 
-/// Longer than a child takes.
+/// The limit on the wait for a child: no child takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One test at a time: the listener belongs to the process.
@@ -95,7 +95,7 @@ fn a_child_gets_its_events_whatever_its_parents_threads_did_at_the_fork() {
 }
 
 thread_local! {
-    /// The calls of the listener in which this thread is.
+    /// The number of listener calls that this thread is in at the moment.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -112,7 +112,7 @@ fn a_listener_uses_queues_and_is_not_called_within_itself() {
         DEEPEST.fetch_max(depth, Ordering::Relaxed);
         let queue = QUEUE.get().unwrap();
         queue.send(b"event", 0).unwrap();
-        // A wait within the listener is an event, too, and each of its calls ends with the events that are there.
+        // A wait within the listener is an event, too. Each call on a queue reports the events so far when it ends.
         make_event(&EMPTY.get().unwrap()[0]);
         make_event(&EMPTY.get().unwrap()[0]);
         TOLD.fetch_add(1, Ordering::Relaxed);
@@ -143,7 +143,7 @@ fn a_listener_uses_queues_and_is_not_called_within_itself() {
     });
     log::stop_listening();
     assert_eq!(DEEPEST.load(Ordering::Relaxed), 1);
-    // Each wait outside of the listener is one event, and no wait within it.
+    // Each wait outside of the listener makes one event. The waits within the listener make none.
     let told = TOLD.load(Ordering::Relaxed);
     assert_eq!(told, THREADS * EVENTS);
     let sent = QUEUE.get().unwrap().attributes().messages;

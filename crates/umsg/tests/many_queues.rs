@@ -15,10 +15,10 @@ fn many() -> u64 {
     std::env::var("UMSG_MANY_QUEUES").map_or(1000, |many| many.parse().unwrap())
 }
 
-/// Rounds before the first measurement: by then, everything that is made only once exists.
+/// The number of rounds before the first measurement. After these rounds, everything that is made only once exists.
 const FIRST: u64 = 300;
-/// Bytes that malloc may keep beyond what it kept before: the buffers of the test's own listing of directories, 32 KiB for each of three
-/// levels, may find their old places taken.
+/// The growth of malloc's memory that the test permits, in bytes. The buffers of the test's own listing of directories, 32 KiB for each of three
+/// levels, may not get the same memory as before.
 const SLACK: u64 = 160 << 10;
 /// The longest time that the library's thread needs to release a file on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

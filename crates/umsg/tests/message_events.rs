@@ -66,7 +66,7 @@ fn a_message_tells_its_deliveries_their_ends_and_its_moves() {
         (DeadUndelivered, 3, me),
     ];
     assert_eq!(events(&dead), all);
-    // A queue without the option continues the events of a message that has some.
+    // A queue without the option records further events of a message that already has events.
     assert!(!dead.status().trace_messages);
     dead.receive_lease().unwrap().give_back().unwrap();
     all.extend([(Delivered, 1, me), (Returned, 1, me)]);
@@ -161,7 +161,7 @@ fn a_process_killed_while_it_notes_an_event_leaves_the_events_that_took_effect()
             queue.receive_lease().unwrap().acknowledge().unwrap();
         }
     }
-    // As above, in a queue that delivers more often.
+    // The same deaths in a queue that delivers a message more often.
     for point in ["TRACE_WRITTEN", "TRACE_NOTED"] {
         let mut options = place.options(4, 8);
         let queue = options.trace_messages(true).open("/q2").unwrap();
@@ -174,7 +174,7 @@ fn a_process_killed_while_it_notes_an_event_leaves_the_events_that_took_effect()
         });
         victim.expect(Exit::Signal(libc::SIGKILL), point);
         let victim = victim.pid().cast_unsigned();
-        // Before the repair, the message is still the dead holder's.
+        // Before the repair, the message still belongs to the dead holder.
         queue.receive_lease().unwrap().give_back().unwrap();
         let ended = (HolderDied, 1, victim);
         let wanted = [(Sent, 0, me), (Delivered, 1, victim), ended];

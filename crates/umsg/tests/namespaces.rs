@@ -1,7 +1,7 @@
 //! Processes of several PID and time namespaces that use one queue, with equal thread ids.
 //!
-//! The process of the test uses no queue itself. So the home of a forked child is the set of namespaces in which it first uses a queue, as
-//! for a program in a container. If that child forks another one into other namespaces, the latter is in a foreign namespace.
+//! The process of the test uses no queue itself. So the home of a forked child is the set of namespaces in which it first uses a queue, as for a
+//! program in a container. If that child forks a process into other namespaces, that process is in foreign namespaces.
 
 mod support;
 
@@ -24,7 +24,7 @@ const TIME: i32 = 0x80;
 /// The maximum number of messages of a test.
 const MESSAGES: usize = 1 << 20;
 
-/// Runs `work` in new namespaces of these kinds, as the first process there: its process and thread ids are 1.
+/// Runs `work` in new namespaces of these kinds, as their first process: its process and thread ids are 1.
 fn apart(kinds: i32, work: impl FnOnce() -> i32) -> Child {
     Child::lead(|| {
         // SAFETY: the call changes only the namespaces of later children.
@@ -45,7 +45,7 @@ struct Ledger {
     next: AtomicU64,
     ready: AtomicU64,
     over: AtomicU64,
-    /// The number of calls that failed with another error than "full" or "empty".
+    /// The number of calls that failed with an error other than "full" or "empty".
     wrong: AtomicU64,
     sent: [AtomicU32; MESSAGES],
     received: [AtomicU32; MESSAGES],
@@ -275,7 +275,7 @@ fn children_forked_into_other_pid_namespaces_share_an_inherited_queue_while_some
     }
 }
 
-/// A holder in namespaces of these kinds keeps a lease and is then killed, while another process looks for the message all the time.
+/// A holder in namespaces of these kinds keeps a lease and is then killed. Meanwhile, another process repeatedly tries to receive the message.
 fn a_lease_follows_its_holders_life(place: &Place, holder: i32, other: i32) {
     let ledger = Shared::<Ledger>::new();
     let mut holder = apart(holder, || {
@@ -458,7 +458,7 @@ fn a_sender_learns_of_the_death_of_a_rings_receiver_in_another_pid_namespace_and
         0
     });
     assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == 1));
-    // Time to fall asleep.
+    // The pause gives the owner of the ring time to fall asleep.
     std::thread::sleep(Duration::from_millis(50));
     let mut sender = apart(PID, || {
         let sender = umsg::ring::Sender::open_in(&place.namespace, "/r").unwrap();

@@ -1,4 +1,4 @@
-//! Notification through the native face. Behaviour that the kernel shares is tested by the conformance cases and the drop-in's tests.
+//! Notification through the native API. The conformance cases and the drop-in's tests check the behavior that umsg shares with the kernel.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn a_function_may_register_again() {
                 _ => register(queue, done),
             }
         });
-        // The registration fires, or the process ends.
+        // The registration stays until it fires, or until the process ends.
         std::mem::forget(queue.notify(again).unwrap());
     }
     let place = Place::new();
@@ -394,7 +394,7 @@ fn a_sender_waits_for_only_one_process_that_does_not_raise_its_signal() {
     let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     let hold_up = || {
-        // Imitates a process that is registered for a signal and gets no processor.
+        // Imitates a process that is registered for a signal and gets no CPU time.
         for (at, value) in [(4, 0), (8, 10), (12, own_pid()), (24, 9), (0, 8 | 1)] {
             write(value, 6784 + at);
         }
@@ -406,7 +406,7 @@ fn a_sender_waits_for_only_one_process_that_does_not_raise_its_signal() {
         begun.elapsed()
     };
     let first = hold_up();
-    // A delay soon afterwards may belong to the same call. On a busy machine time may pass in between.
+    // A wait that follows soon may belong to the same call, so it is shorter. On a busy machine, too much time may pass between two waits.
     let later = [(); 5].map(|()| hold_up());
     assert!(
         later.iter().any(|time| *time < first / 2),
@@ -428,7 +428,7 @@ fn a_forged_record_of_one_queue_does_not_fire_a_registration_with_another() {
         let (how, told) = telling();
         let by_call = calls.notify(how).unwrap();
         let by_signal = signals.notify(Notify::signal(libc::SIGKILL)).unwrap();
-        // The first registrations of their process, each in the first record of its queue and with its first turn.
+        // The first registrations of their process: each is in the first record of its queue, with the first turn of this record.
         for ticket in [1, 2] {
             for (at, value) in [(4, 2), (12, own_pid()), (24, ticket), (0, 8 | 1)] {
                 write(value, 6784 + at);
@@ -513,7 +513,7 @@ fn corrupted_records_make_errors_and_nothing_worse() {
     }
 }
 
-/// A thread of the standard library that starts holds a lock, which a child that is forked meanwhile finds locked for ever.
+/// A thread of the standard library takes a lock when it starts. A child that is forked at that moment finds the lock taken for ever.
 #[test]
 fn a_child_that_is_forked_while_threads_start_is_notified() {
     let (_place, queue) = Place::new().with_queue("/q", 4, 8);

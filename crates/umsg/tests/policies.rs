@@ -74,7 +74,7 @@ fn a_full_queue_drops_the_oldest_of_the_lowest_priority() {
     let rooms = [(); 3].map(|()| queue.reserve(1).unwrap());
     assert_eq!(queue.try_send(b"g", 0), Err(SendError::Full));
     drop(rooms);
-    // Another handle knows the policy too.
+    // Another handle has the policy, too.
     let again = place.open("/q");
     for _ in 0..5 {
         again.send(b"h", 0).unwrap();
@@ -99,7 +99,7 @@ fn a_full_queue_fails_where_others_wait() {
 #[test]
 fn what_is_too_old_is_not_delivered_and_makes_room() {
     let place = Place::new();
-    // Longer than a busy machine takes for the following calls.
+    // The time is longer than the following calls take on a busy machine.
     let time_to_live = Duration::from_secs(2);
     let queue = queue(&place, |options| {
         options.time_to_live(time_to_live);
@@ -109,7 +109,7 @@ fn what_is_too_old_is_not_delivered_and_makes_room() {
     }
     assert_eq!(queue.try_send(b"", 0), Err(SendError::Full));
     std::thread::sleep(time_to_live * 2);
-    // There is room for all three, also for one in the middle of the order.
+    // There is room for all three new messages, also for one in the middle of the order.
     for priority in [1, 7, 0] {
         queue.try_send(b"new", priority).unwrap();
     }
@@ -382,7 +382,7 @@ fn a_queue_that_drops_makes_room_beside_what_is_held_and_for_what_waits_for_it()
     queue.try_reserve(1).unwrap().commit(0).unwrap();
     queue.reserve(1).unwrap().commit(0).unwrap();
     drop(lease);
-    // Room that is kept for a batch is not taken by the process that drops.
+    // A process that drops old messages does not take the room that is kept for a batch.
     drain(&queue);
     let _leases = [(); 2].map(|()| {
         queue.send(b"", 0).unwrap();

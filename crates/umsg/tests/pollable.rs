@@ -156,13 +156,13 @@ fn hold_room(place: &Place) -> Child {
 #[test]
 fn room_that_comes_to_a_queue_whose_messages_are_all_held_is_an_edge() {
     let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
-    // Later leases do not ask pollers to look.
+    // Only the first lease of a queue makes pollers check the queue. The following leases do not.
     queue.try_send(b"m", 0).unwrap();
     let early = queue.try_receive_lease().unwrap();
     let set = Epoll::new(queue.pollable().unwrap(), EventFlags::OUT | EventFlags::ET);
     early.acknowledge().unwrap();
     let expect_none = |what: &str| {
-        // The descriptor shows room that does not exist.
+        // At first, the descriptor reports room that does not exist.
         while set.told().is_some() {}
         assert!(queue.try_send(b"x", 0).is_err(), "{what}");
     };
@@ -284,7 +284,7 @@ fn a_parent_polls_a_queue_without_a_name_that_its_child_sends_to() {
         assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
         child.expect(Exit::Code(0), "a sender");
     };
-    // The child has no doorbell yet.
+    // The parent has no doorbell yet, so the first child has none.
     is_told_by_child();
     queue.try_receive(&mut [0; SIZE]).unwrap();
     // This child inherits the doorbell.

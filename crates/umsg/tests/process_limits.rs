@@ -47,7 +47,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal<F: Face>() {
     });
 }
 
-/// Makes a queue in a child that may open at most `free` further files. Returns whether that was enough.
+/// Makes a queue in a child that may open at most `free` further files. Returns whether this number of files was enough.
 fn is_enough<F: Face>(free: usize) -> bool {
     let place = Place::new();
     let mut child = Child::run(|| {

@@ -19,7 +19,7 @@ fn queue(place: &Place) -> Queue {
     options.close_with_last_producer(true).open("/q").unwrap()
 }
 
-/// Starts a child that counts as a producer, reports this by a message, and ends by `end`.
+/// Starts a child that is a producer, reports this by a message, and ends by `end`.
 fn child(place: &Place, end: impl FnOnce(&Queue) -> i32) -> Child {
     Child::run(|| {
         let queue = place.open("/q");
@@ -103,7 +103,7 @@ fn a_queue_that_is_reopened_waits_for_new_producers() {
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     let producer = queue.producer().unwrap();
     queue.close_send().unwrap();
-    // The remaining producer counts in the next stream.
+    // The remaining producer belongs to the next stream, too.
     queue.reopen_send().unwrap();
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     drop(producer);
@@ -265,7 +265,7 @@ fn a_receiver_that_tries_again_and_again_asks_rarely_whether_producers_live() {
     producer.kill();
 }
 
-/// A producer killed at a point of `work` leaves the stream to the others, and ends it if it was the last.
+/// Kills a producer at a point of `work`. Fails unless other producers keep the stream open, and the death of the last producer ends the stream.
 fn kill(point: &str, work: fn(&Queue)) {
     for is_last in [true, false] {
         let place = Place::in_turn();

@@ -161,7 +161,8 @@ fn continues(owner: &mut Child) {
     owner.signal(libc::SIGCONT);
 }
 
-/// An ordinary thread, or one whose queue others may write, waits. The owner keeps its priority, and continues.
+/// A waiting thread does not lend its priority if it is ordinary, or if other users may write to its queue. The owner keeps its priority, and
+/// continues.
 fn lends_none(owner: &mut Child, wait: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let waits = scope.spawn(wait);
@@ -259,7 +260,7 @@ fn no_priority_is_lent_in_a_queue_that_other_users_may_write() {
     // SAFETY: the call changes a setting of this process. No other test of this file creates a file that depends on the setting.
     let umask = unsafe { libc::umask(0) };
     let created = options.mode(0o666).open("/q").unwrap();
-    // SAFETY: as above.
+    // SAFETY: the call changes a setting of this process. No other test of this file creates a file that depends on the setting.
     unsafe { libc::umask(umask) };
     let opened = place.open("/q");
     for queue in [&created, &opened] {

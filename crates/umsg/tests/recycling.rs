@@ -1,5 +1,5 @@
-//! Queues that a process creates in the segments of queues that it has removed, as the drop-in does. They hold nothing of the removed queues. Every
-//! other process sees a removed queue or a whole one. A killed process leaves nothing that prevents later calls.
+//! Queues that a process creates in the segments of queues that it has removed, as the drop-in does. The new queues contain no data of the removed
+//! queues. Every other process sees either a removed queue or a whole queue. A killed process leaves nothing that prevents later calls.
 
 mod support;
 
@@ -140,7 +140,7 @@ fn a_vacant_segment_has_the_memory_of_a_new_one_and_nothing_of_the_removed_queue
     let mut bytes = Vec::new();
     let mut file = std::fs::File::open(&path).unwrap();
     file.read_to_end(&mut bytes).unwrap();
-    // The header stays.
+    // Only the header keeps its contents.
     assert!(bytes[128..].iter().all(|byte| *byte == 0));
     assert_eq!(file.metadata().unwrap().blocks() * 512, 36 << 10);
     drop(own.revive(&place).unwrap());
@@ -227,7 +227,7 @@ fn a_queue_of_other_attributes_gets_a_file_of_its_own() {
         change(&mut limits);
         place.namespace.set_limits(&limits).unwrap();
         settle();
-        // A full creation does the same.
+        // The creation of another queue makes this process read the changed limits.
         drop(place.create("/other", 1, 1));
         posix::unlink_in(&place.namespace, "/other").unwrap();
     };
@@ -255,7 +255,7 @@ fn only_queues_that_no_other_user_can_open_are_vacated() {
         posix::unlink_in(&place.namespace, NAME).unwrap();
         queue.is_sole()
     };
-    // The unlink by name has made the queue an ordinary one.
+    // The unlink by name has made the queue an ordinary queue.
     assert!(!begins_sole(0o600) && !begins_sole(0o660) && !begins_sole(0o604));
     let own = Own::create(&place);
     let path = place.path().join("mq/q");
@@ -371,7 +371,7 @@ fn a_process_killed_while_it_recycles_leaves_a_whole_queue_or_none() {
         expect_new(&own.queue);
         posix::unlink_in(&place.namespace, NAME).unwrap();
     }
-    // A process killed while it takes the name.
+    // A process is killed while it takes the name.
     let own = Own::vacant(&place);
     let mut taker = Child::run(|| {
         crash::arm("TAKE_GONE", 1);
@@ -388,7 +388,7 @@ fn a_process_killed_while_it_recycles_leaves_a_whole_queue_or_none() {
 fn the_next_process_sweeps_what_killed_processes_left() {
     let place = settled();
     let mut victim = Child::run(|| {
-        // Its exit runs no handlers.
+        // The child exits without running exit handlers.
         std::mem::forget(Own::vacant(&place));
         0
     });
@@ -401,7 +401,7 @@ fn the_next_process_sweeps_what_killed_processes_left() {
     drop(own.revive(&place).expect("a living process keeps it"));
 }
 
-/// Openers, takers and removers in other processes, beside a process that recycles.
+/// Other processes open queues, take names and remove queues, while this process recycles queues.
 #[test]
 fn openers_takers_and_removers_beside_a_creator_meet_whole_queues() {
     const ROUNDS: u32 = 1500;

@@ -20,7 +20,7 @@ fn jobs(place: &Place, more: impl FnOnce(&mut OpenOptions)) -> Queue {
     options.open("/jobs").unwrap()
 }
 
-/// Sends a message and returns it once.
+/// Sends a message, leases it, and returns it to the queue once.
 fn fail(queue: &Queue, data: &[u8], priority: u32) {
     queue.try_send(data, priority).unwrap();
     queue.try_receive_lease().unwrap().give_back().unwrap();
@@ -78,7 +78,7 @@ fn a_dead_letter_says_where_it_comes_from_and_why() {
     assert_eq!(drain(&dead), [(b"poison".to_vec(), 7)]);
     assert_eq!(lease.history(), Err(LeaseError::Ended));
     drop(lease);
-    // The next message of the slot has none.
+    // The next message in the same slot has no history.
     dead.try_send(b"plain", 0).unwrap();
     assert_eq!(dead.peek(0).unwrap().unwrap().history, None);
     assert_eq!(queue.peek(0).unwrap(), None);
@@ -224,7 +224,7 @@ fn a_message_stays_if_the_other_queue_does_not_take_it() {
         (done.messages, why)
     };
     let to = |name: &str| Redrive::new().to(name);
-    // A smaller message size keeps only the long one.
+    // The smaller message size refuses only the long message, which stays in the dead-letter queue.
     place.create("/short", 3, 4);
     let (sent, why) = refused(&to("/short"));
     assert_eq!(sent, 2);
@@ -239,7 +239,7 @@ fn a_message_stays_if_the_other_queue_does_not_take_it() {
         "{why:?}"
     );
     assert_eq!(drain(&place.open("/short")).len(), 2);
-    // Full, closed, missing, the queue itself.
+    // The four reasons to refuse a message: the target is full, closed, missing, or the dead-letter queue itself.
     fail(&queue, b"4", 0);
     fail(&queue, b"5", 0);
     for data in [b"a", b"b"] {
@@ -410,7 +410,7 @@ fn a_killed_process_that_sends_back_loses_no_message_and_doubles_none() {
                 0
             });
             victim.expect(Exit::Signal(libc::SIGKILL), point);
-            // The next call completes the move of the dead process, even if the call sends nothing or sends to another queue.
+            // The next call completes the move that the dead process began, even if the call sends nothing or sends to another queue.
             let none = dead.redrive(&Redrive::new().id(u64::MAX)).unwrap();
             assert_eq!(none.messages, 0);
             let target = place.open(if round == 0 { "/jobs" } else { "/other" });
@@ -432,7 +432,7 @@ fn a_killed_process_that_sends_back_loses_no_message_and_doubles_none() {
                 assert_eq!(now.delayed, 0, "{point}");
             }
         }
-        // No record of an arrival is left once the next message was moved.
+        // After the move of a further message, no queue has a record of an arrival any more.
         fail(&queue, b"3", 0);
         for which in [Redrive::new().to("/other"), Redrive::new()] {
             dead.redrive(&which).unwrap();

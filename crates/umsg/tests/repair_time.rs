@@ -1,4 +1,4 @@
-//! The time that a repair of a deep queue takes, for each face, after a death under its lock.
+//! The time that a repair of a deep queue takes, for each API, after a death under its lock.
 //!
 //! The goal is 10 ms for 65,536 messages in a release build. The times are printed, with and without the page faults of
 //! a process that maps the queue for the first time. The median of several repairs is asserted.
@@ -91,7 +91,7 @@ fn measure(what: &str, point: &str, priority: impl Fn(&mut Random) -> u64) {
     let held = queue.attributes().messages;
     let received = std::iter::from_fn(|| queue.try_receive(&mut [0; 64]).ok()).count();
     assert_eq!(received, held);
-    // The first message is gone, and in each round the dead process and the repairer took one message each.
+    // The first message was received before. In each round, the dead process and the repairer took one message each.
     assert_eq!(received, MESSAGES as usize - 1 - 4 * ROUNDS);
 }
 
@@ -192,7 +192,7 @@ fn a_deep_ring_is_repaired_in_milliseconds() {
         });
         victim.expect(Exit::Signal(libc::SIGKILL), "GROW_COUNTED");
         let begun = Instant::now();
-        // A sender would first wait for the loan of its lock to end, for a slice.
+        // The owner makes the first call. A sender would first wait, for a slice, until the loan of the lock ends.
         ring.try_receive().expect("a message");
         let took = begun.elapsed();
         assert_ne!(ring.status().repairs, 0);

@@ -146,7 +146,7 @@ fn delayed_messages_are_delayed_again_after_they_are_restored() {
     let diagnosis = umsg::posix::diagnose(&place.namespace, "/copy").unwrap();
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
     std::thread::sleep(2 * DELAY);
-    // The returned one is the first of its priority again.
+    // The returned message is the first one of its priority again.
     let again = copy.try_receive_lease().unwrap();
     assert_eq!((again.to_vec(), again.deliveries()), (b"first".to_vec(), 2));
     again.acknowledge().unwrap();
@@ -408,7 +408,7 @@ fn a_process_killed_while_it_restores_leaves_a_whole_queue_or_none() {
     assert_eq!(entries(place.path()), [".namespace"]);
 }
 
-/// Senders number their messages; each has its priority, or all have the same.
+/// Sends numbered messages. Each sender has its own priority, or all senders have the same one.
 fn send_numbers(queue: &Queue, sender: u8, priority: u32, end: &AtomicBool) {
     for number in 0_u32.. {
         let message = [&[sender][..], &number.to_le_bytes()].concat();

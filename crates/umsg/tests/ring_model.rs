@@ -26,7 +26,7 @@ enum Step {
     },
     Receive,
     Drain,
-    /// Waits, without sleeping, for messages that are there already.
+    /// Waits, without sleeping, for messages that have already arrived.
     Wait(u64),
     Enable,
     /// From now on, only the messages of these senders are accepted.
@@ -89,7 +89,7 @@ impl Model {
     }
 }
 
-/// These errors have no fields.
+/// Returns a copy of an error. The errors of this test have no fields.
 fn same(error: &SendError) -> SendError {
     match error {
         SendError::Disabled => SendError::Disabled,
@@ -283,7 +283,7 @@ proptest! {
         pair.drain();
     }
 
-    /// A receiver that waits for `n` goes to sleep once at most, and each wait ends with `n` there.
+    /// A receiver that waits for `n` messages goes to sleep once at most, and each wait ends when the ring has `n` messages.
     #[test]
     fn a_wait_sleeps_once_and_ends_when_as_many_are_there(
         waits in prop::collection::vec(1_u64..20, 1..8),

@@ -31,7 +31,7 @@ const KEY: i32 = 0x77;
 /// The offset of the cells of a queue of 50 messages of 400 bytes, and of the lock of the senders' side: docs/format.md.
 const CELLS: u64 = 794_624;
 const SENDER_LOCK: u64 = 512;
-/// The offset of the links of stored messages there, and their number of bytes.
+/// The offset of the links of stored messages in the file of such a queue, and the number of bytes of these links.
 const LINKS: (u64, u64) = (569_344, 20_480);
 /// An offset and bytes that make the count of stored messages wrong.
 const SCRIBBLE: (u64, &[u8]) = (816, &[99]);
@@ -62,7 +62,7 @@ fn filled(place: &Place) -> (Queue, Vec<Vec<u8>>) {
         queue.try_send(&[n; 11], 2).unwrap();
     }
     let all = queue.messages(100).unwrap();
-    // The inspection has drained the ring.
+    // The inspection has moved the messages of the ring into the store.
     queue.try_send(&[25; 300], 0).unwrap();
     queue.try_send(&[26; 5], 0).unwrap();
     let messages = all.into_iter().map(|message| message.data);
@@ -190,7 +190,7 @@ fn a_corrupted_queue_that_is_reported_healthy_works() {
             let ends = [8192, 16_384, 280_000, 600_000, 800_000, whole.len() as u64];
             let end = ends[random.below(6) as usize];
             let offset = 128 + random.below(end - 136);
-            // The creator's settings are stored nowhere else.
+            // The file has no copy of the creator's settings, so the test does not overwrite them.
             if !(6520..6784).contains(&offset) {
                 write(&path(&place), offset, &random.next().to_le_bytes());
             }
@@ -198,7 +198,7 @@ fn a_corrupted_queue_that_is_reported_healthy_works() {
         let Ok(repaired) = posix::repair(&place.namespace, "/q") else {
             panic!("the header is as it was");
         };
-        // A number of a living thread may stand in a lock by chance.
+        // By chance, a random value in a lock may be the id of a living thread. Then the repair fails.
         if repaired.failed.is_none() {
             assert!(
                 repaired.after.is_healthy(),
@@ -274,7 +274,7 @@ fn a_repair_takes_up_what_the_dead_have_left_and_leaves_the_rest_alone() {
         assert_eq!(repaired.kept, None, "{point}: it need not be made anew");
     }
     let found = drain(&queue);
-    // Each of these calls has sent a message, and the lease of the last one came back.
+    // Each killed process has sent a message, and the lease of the last process came back.
     assert!(found.len() >= held.len() && found.contains(&b"sent".to_vec()));
     works(&queue, 50, 400);
     assert!(repair(&place).done.is_empty());
@@ -326,7 +326,7 @@ fn what_was_sent_while_the_last_message_before_it_was_being_stored_is_kept() {
         });
         child.expect(Exit::Signal(libc::SIGKILL), point);
     }
-    // The number of slots: without it, no process can complete a dead process's operation except by rebuilding the queue.
+    // The number of slots. Without this number, a dead process's operation can be completed only by rebuilding the queue.
     write(&path(&place), 388, &[0; 4]);
     let repaired = repair(&place);
     assert!(repaired.after.is_healthy(), "{repaired:#?}");

@@ -19,7 +19,7 @@ use umsg::ring::{self, Options, Post, ReceiveError, Ring, Sender};
 use umsg::{posix, sysv};
 use umsg_shm::crash;
 
-/// The points at which a repair that rebuilds a queue can die, for all kinds; for a System V queue without those of the ring.
+/// The points at which a repair that rebuilds a queue can die. The repair of a System V queue does not pass the points of the ring.
 const POINTS: [&str; 8] = [
     "SALVAGE_BEGUN",
     "SALVAGE_SURVEYED",
@@ -56,9 +56,9 @@ trait Kind {
     fn diagnose(&self) -> Diagnosis;
     /// Opens the queue, and sends "more". Returns whether the message was sent. The call must return, with any error.
     fn send(&self) -> bool;
-    /// Does the same through the earlier handle.
+    /// Sends "more" through the earlier handle, as [`send`](Self::send) does through a new one.
     fn send_as_before(&self) -> bool;
-    /// Takes all messages out.
+    /// Receives all messages.
     fn drain(&mut self) -> Vec<Vec<u8>>;
 }
 
@@ -251,10 +251,11 @@ fn kill_one<K: Kind>(
     assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
     let held_the_lock = |problem: &Problem| problem.kind == ProblemKind::Died;
     if mark == 0 && repaired.before.problems.iter().any(held_the_lock) {
-        // The repair died with the lock before it had marked the queue as corrupted: the repair trusted the words of the queue, as after any death.
+        // The repair died with the lock before it had marked the queue as corrupted. So the next repair trusted the words of the queue, as after any
+        // death.
         return Some(mark);
     }
-    // This process held the leased messages, and still does: a copy of the queue has all others.
+    // This process still holds the leased messages. All other messages are compared with those of a new copy of the queue.
     let found = kind.drain();
     let mut whole = K::new();
     let whole = whole.drain();
@@ -399,7 +400,7 @@ fn linger() {
     unsafe { libc::raise(libc::SIGKILL) };
 }
 
-/// Two repairs at once, one of which is killed at a point: the other repair does not take the half-repaired queue for whole.
+/// Two repairs at once, one of which is killed at a point: the other repair does not mistake the half-repaired queue for a sound one.
 fn kill_one_of_two<K: Kind>(seed: u64) {
     let mut random = Random::new(seed);
     let (mut half_made, mut followed) = (0, 0);
@@ -413,7 +414,7 @@ fn kill_one_of_two<K: Kind>(seed: u64) {
                     0
                 })
             };
-            // In turns, the second repair dies, or the first one while the second watches.
+            // The rounds alternate: the second repair dies, or the first repair dies while the second one runs.
             let is_first = (round / POINTS.len()).is_multiple_of(2);
             let earlier = (!is_first).then(begin_other);
             std::thread::sleep(Duration::from_micros(random.below(4000)));
@@ -455,8 +456,8 @@ fn kill<K: Kind>() {
     kill_one_of_two::<K>(support::now());
 }
 
-/// The messages lie in the slots in reverse order, and then comes a message that its sender still holds. A message without a place in the order
-/// does not move the others.
+/// The messages lie in the slots in reverse order. After them comes a message that its sender still holds. A message without a place in the order
+/// does not change the order of the other messages.
 #[test]
 fn a_repair_that_is_killed_while_it_numbers_leaves_messages_in_their_order_beside_a_blocked_sender()
 {

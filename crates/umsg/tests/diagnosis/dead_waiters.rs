@@ -10,7 +10,7 @@ use umsg::sysv::Want;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The reason of a thread's wait.
+/// The call in which a thread waits.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Receive,
@@ -109,13 +109,13 @@ fn a_waiter_that_died_is_reported_not_counted_and_removed() {
             wait_in(&patient, call);
             1
         };
-        // A living waiter at the front of the list does not check the waiters behind it.
+        // A living waiter at the front of the list does not check the waiters after it.
         let lives = Child::run(wait);
         assert!(wait_until(PATIENCE, || blocked(&patient) == 1), "{what}");
         let mut dies = Child::run(wait);
         assert!(wait_until(PATIENCE, || blocked(&patient) == 2), "{what}");
         assert!(patient.diagnose().is_healthy(), "{what}");
-        // The kernel does not mark the node of a thread that dies while it is awake. The node counts until a process checks its owner.
+        // The kernel does not mark the node of a thread that dies while it is awake. Such a node is counted until a process checks its owner.
         assert!(wait_until(PATIENCE, || is_asleep(dies.pid())), "{what}");
         dies.kill();
         assert_eq!(blocked(&patient), 1, "{what}");

@@ -101,7 +101,7 @@ impl Patient {
         }
     }
 
-    /// See [`locks`](Self::locks).
+    /// Returns the offset of a word that a call writes under the locks of [`locks`](Self::locks).
     pub fn guarded(&self) -> u64 {
         match self.kind {
             Kind::SystemV => 256 + 16,
@@ -114,7 +114,7 @@ impl Patient {
         of_kind!(self, diagnose, "a diagnosis")
     }
 
-    /// Returns the lock at this place.
+    /// Returns the lock at this offset.
     #[track_caller]
     pub fn lock(&self, offset: u64) -> Lock {
         let mut locks = self.diagnose().locks.into_iter();

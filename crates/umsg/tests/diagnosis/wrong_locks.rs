@@ -140,7 +140,7 @@ fn where_numbers_of_threads_are_those_of_another_pid_namespace_no_lock_is_taken_
     // The queue was created in a PID namespace with another inode number.
     patient.write(HOME, 1);
     let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
-    // The id of a living thread, and an id that is too high for any thread here.
+    // The id of a living thread, and an id that is too high for any thread of this machine.
     for tid in [stranger.id(), (1 << 22) - 1] {
         patient.write(patient.locks()[0], tid);
         let repaired = patient.repair();

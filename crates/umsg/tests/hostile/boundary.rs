@@ -1,9 +1,9 @@
 //! Writes values at boundaries, one at a time, into each word of a queue's file that is in use, and then performs every operation.
 //!
-//! There is no list of the fields. The fixed part is taken word by word, and so is each further page as far as it holds anything; the
-//! limits, indices, and counts that a word may hold by mistake are those that the file itself holds, one more and one less. Each case
-//! begins with the file as it was. If a case kills the process, or is in a call for too long, the report names its word and value. A run
-//! takes each third case, and another third each second; `UMSG_BOUNDARY=all` takes all, with all limits for each word.
+//! There is no list of the fields. The test takes each word of the fixed part. In each further page, it takes the first words that are in use. The
+//! limits, indices and counts to write come from the file itself: each such number, one more and one less. Each case begins with the original file.
+//! If a case kills the process, or a call takes too long, the report names the word and the value of the case. A run takes every third case. Which
+//! third it takes changes each second. `UMSG_BOUNDARY=all` takes all cases, with all limits for each word.
 
 use super::face::{Face, SIZE, Turns};
 use super::limit_addresses;
@@ -28,9 +28,9 @@ use umsg::sysv::Want;
 /// The number of bytes at the start of the file that are one structure.
 const FIXED: usize = 8192;
 const PAGE: usize = 4096;
-/// The number of words of each further page.
+/// The maximum number of words that are tested in each further page.
 const FEW: usize = 40;
-/// A run takes one case of this many.
+/// A run takes one case out of this number of cases.
 const THIRD: usize = 3;
 /// Operations after each value.
 const OPERATIONS: u32 = 3;
@@ -77,7 +77,7 @@ struct Cases([Case; VICTIMS]);
 // SAFETY: made of atomics.
 unsafe impl Zeroed for Cases {}
 
-/// A file as it was.
+/// The file of a queue, and its contents before the cases.
 struct Image {
     file: File,
     len: u64,
@@ -121,7 +121,7 @@ impl Image {
     /// Returns the offsets of the words.
     fn words(&self) -> Vec<usize> {
         let mut words: Vec<usize> = (0..FIXED).step_by(4).collect();
-        // Counters, and the bytes behind the last field, are treated alike.
+        // The counters and the bytes after the last field are omitted, because operations treat all their values alike.
         words.retain(|at| !(2600..6500).contains(at) && *at < 7700);
         for (offset, bytes) in &self.pages {
             if *offset >= FIXED {
@@ -133,7 +133,7 @@ impl Image {
         words
     }
 
-    /// Numbers that count or limit something here: those of the fixed part.
+    /// Returns numbers that may be counts or limits of this queue: those in the fixed part, one more and one less.
     fn limits(&self) -> Vec<u64> {
         let words = (0..FIXED).step_by(4).map(|at| self.word(at));
         let found: BTreeSet<u32> = words.filter(|word| (3..1 << 26).contains(word)).collect();
@@ -267,7 +267,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Ends a lock that only the case holds, when a call may wait for it without a bound.
+    /// If a call has waited too long for a lock, undoes the case, because only the case holds this lock.
     fn let_go(&self, role: usize, taken: Duration) {
         if taken > HELD
             && let Some(file) = self.face.file(&self.places[role])

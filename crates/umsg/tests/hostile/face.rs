@@ -1,4 +1,4 @@
-//! The common interface of the three faces for an attacking process.
+//! The common interface of POSIX queues, System V queues and rings for the tests with an attacking process.
 
 use super::guards::Guards;
 use super::support::Random;
@@ -18,10 +18,10 @@ const HANDLE: u32 = 40;
 
 /// One kind of queue, and victims that use it.
 pub trait Face {
-    /// Creates the attacked object, unless a victim has to create it. Runs in the supervisor's process, which does not protect itself, so it
-    /// must keep nothing mapped.
+    /// Creates the attacked object, unless a victim has to create it. Runs in the supervisor's process, which has no protection from the attack, so
+    /// `prepare` must leave nothing mapped.
     fn prepare(&self, place: &Place);
-    /// Returns the file, once there is one.
+    /// Returns the path of the attacked file. None if the file does not exist yet.
     fn file(&self, place: &Place) -> Option<PathBuf>;
     /// Plays one of the roles until the watch ends it. Runs in a separate process.
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random);
@@ -38,7 +38,7 @@ pub trait Face {
     fn remake(&self, place: &Place);
 }
 
-/// The turns of a process; `next` says whether there is another.
+/// The turns of a process; `next` says whether there is a further turn.
 pub struct Turns<'a> {
     pub watch: Watch<'a>,
     pub random: &'a mut Random,
@@ -83,7 +83,7 @@ pub fn use_again<Q, E: Numbered>(
     act: impl Fn(&Q, &mut Buffer, &mut Random),
 ) {
     while watch.goes_on() {
-        // The corrupted queue may look like a removed one.
+        // The corrupted queue may look like a removed queue.
         let opened = file().map(|file| Guards::around(&file, || watch.call(&open)));
         let Some((Some(queue), guards)) = opened else {
             std::thread::sleep(Duration::from_micros(100));
@@ -173,7 +173,7 @@ impl Buffer {
     }
 }
 
-/// Fails if messages of these lengths do not fit into the buffer to which they were reported to be written.
+/// Fails unless messages of these lengths fit into `room`, into which a call has reported to write them.
 pub fn check_batch(room: &[u8], lens: impl Iterator<Item = usize>) {
     let lens: Vec<usize> = lens.collect();
     assert!(lens.iter().sum::<usize>() <= room.len(), "{lens:?}");

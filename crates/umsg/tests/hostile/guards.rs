@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::ptr::without_provenance_mut;
 
-/// Bytes on either side.
+/// The length of the guard on each side of a mapping, in bytes.
 const LEN: usize = 256 << 20;
 
 /// Reserved addresses. Released when dropped.
@@ -41,12 +41,12 @@ impl Drop for Reserved {
 /// The surroundings of one mapping.
 pub struct Guards {
     _all: Vec<Reserved>,
-    /// Returns whether the mapping has no neighbours.
+    /// True if guards enclose the mapping on both sides.
     pub are_complete: bool,
 }
 
 impl Guards {
-    /// Maps a file with `map`, and puts guards around it. The kernel mostly places a mapping below another one.
+    /// Maps a file with `map`, and puts guards around the mapping. The kernel mostly places a new mapping just below an existing mapping.
     pub fn around<T>(file: &Path, map: impl FnOnce() -> T) -> (T, Guards) {
         let above = Reserved::new(0, LEN);
         let lowest = above.as_ref().map_or(0, |above| above.start);
@@ -96,7 +96,7 @@ fn below_each(highest: usize) -> Vec<Reserved> {
     reserved
 }
 
-/// The largest hole that is filled. The first reservation has left no larger one above it.
+/// The largest hole that is filled. The first reservation has left no larger hole above its own addresses.
 const LARGEST: usize = LEN / 2;
 /// The smallest hole that is filled: no file of a queue fits into less.
 const SMALLEST: usize = 64 << 10;
@@ -104,8 +104,8 @@ const SMALLEST: usize = 64 << 10;
 /// The maximum number of holes that are filled: a process needs some addresses below its limit for its own mappings.
 const HOLES: usize = 1024;
 
-/// Reserves the free addresses above an address, the largest holes first, so that the next mapping is below it. A mapping in a hole that it
-/// just fits into would have neighbours, and no room for guards.
+/// Reserves the free addresses above an address, the largest holes first, so that the next mapping is below the address. A mapping that just fits
+/// into a hole would have neighbors, and no room for guards.
 fn fill_holes(lowest: usize) -> Vec<Reserved> {
     let sizes = std::iter::successors(Some(LARGEST), |size| Some(size / 2));
     let sizes = sizes.take_while(|&size| size >= SMALLEST);

@@ -1,4 +1,4 @@
-//! Victims that use a POSIX queue in all the ways that return by themselves.
+//! Victims that use a POSIX queue by all calls that end without help from another process.
 
 use super::face::{
     Face, SIZE, Turns, Victim, check_batch, len, look_at_doorbell, time, use_again, use_in_turns,

@@ -46,7 +46,8 @@ impl Face for SysV {
 
     fn expect_to_work(&self, place: &Place) {
         let Ok(queue) = options_in(place).open(KEY) else {
-            // Its header names another key. Only a name, which any process could have made, contradicts the header.
+            // The header of the queue's file names another key. Only the file's name contradicts the header, and any process could have made this
+            // name.
             return;
         };
         // A peer may close the queue, which is no damage.

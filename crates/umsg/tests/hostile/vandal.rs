@@ -27,12 +27,12 @@ pub enum Manner {
 /// An attacker's view of a file.
 pub struct Vandal<'a> {
     file: File,
-    /// The file's words, where it is mapped.
+    /// The file's words, if the file is mapped.
     words: Option<&'static [AtomicU32]>,
     len: usize,
     /// The pages that were not empty when the attack began, and their contents.
     pristine: Vec<(usize, Vec<u8>)>,
-    /// Processes that live.
+    /// The ids of living processes.
     pids: Vec<u32>,
     record: &'a Record,
     random: Random,
@@ -64,7 +64,7 @@ impl<'a> Vandal<'a> {
 
     /// Attacks until the record tells it to end.
     pub fn rage(&mut self) {
-        // The rate lies between a word now and then, and as many as the machine can write.
+        // The rate lies between an occasional word and as many words as the machine can write.
         let pause = [0, 20, 200, 2000][self.random.below(4) as usize];
         while self.record.goes_on() {
             for _ in 0..=self.random.below(8) {
@@ -74,7 +74,7 @@ impl<'a> Vandal<'a> {
                 std::thread::sleep(Duration::from_micros(self.random.below(pause)));
             }
         }
-        // A process that waits for a lock with a living owner may continue.
+        // Clears the owners of locks in the saved pages: after the restore, a process that waits for such a lock may continue.
         self.free_locks();
         self.restore();
     }
@@ -137,7 +137,7 @@ impl<'a> Vandal<'a> {
             2 => bytes
                 .iter_mut()
                 .for_each(|byte| *byte = self.random.next() as u8),
-            // Another page of the same file.
+            // The bytes come from another page of the same file.
             _ => {
                 let other = self.place() / PAGE * PAGE;
                 let read = self.file.read_at(&mut bytes, other as u64);
@@ -152,7 +152,7 @@ impl<'a> Vandal<'a> {
         let offset = self.place();
         let word = self.word(offset);
         if self.random.below(4) == 0 {
-            // Half of a word of 64 bits, and the other half.
+            // Both halves of a word of 64 bits are overwritten.
             let other = self.word(offset ^ 4);
             self.write(offset ^ 4, &other.to_ne_bytes());
         }

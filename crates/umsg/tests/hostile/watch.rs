@@ -25,7 +25,7 @@ const ATTACK: Duration = Duration::from_secs(10);
 /// The number of counters for error numbers. A higher number counts as the highest.
 const ERRORS: usize = 134;
 
-/// One victim's place.
+/// The current call of one victim.
 #[derive(Default)]
 struct Post {
     /// The time at which the victim's current call began (CLOCK_MONOTONIC, in nanoseconds); 0 if the victim is in no call.
@@ -39,7 +39,7 @@ struct Post {
 /// Memory that victims, attacker and supervisor share.
 pub struct Record {
     posts: [Post; VICTIMS],
-    /// All processes must end.
+    /// Set when all processes must end.
     end: AtomicU32,
     calls: AtomicU64,
     /// The number of calls by error number; number 0 counts successes.
@@ -139,7 +139,7 @@ impl<'a> Watch<'a> {
         self.timed(Duration::ZERO, call)
     }
 
-    /// Makes a call that ends a lease or a reservation: it waits for the queue's lock as long as that has an owner.
+    /// Makes a call that ends a lease or a reservation: the call waits for the queue's lock as long as the lock has an owner.
     #[track_caller]
     pub fn end<T, E: Numbered>(&self, call: impl FnOnce() -> Result<T, E>) -> Option<T> {
         self.timed(ATTACK, call)

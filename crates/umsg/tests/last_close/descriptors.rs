@@ -1,4 +1,4 @@
-//! Queues that are removed with their last user: the descriptors that they use, the value of such a descriptor, and the calls that they make.
+//! Queues that are removed with their last user: the descriptors that they use, the use of a descriptor as a handle, and the calls that they make.
 
 use super::*;
 use support::seccomp::act_on;
@@ -8,7 +8,7 @@ use umsg_testkit::users::{NOBODY, become_user};
 fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
     let place = Place::in_turn();
     let mut child = Child::run(|| {
-        // The lowest free descriptor number: a descriptor that the library keeps would change it.
+        // The lowest free descriptor number. A descriptor that the library keeps would change this number.
         let lowest = || {
             use std::os::fd::AsRawFd;
             File::open("/dev/null").unwrap().as_raw_fd()
@@ -24,7 +24,7 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
         let mut options = options(&place);
         options.create(true).remove_on_last_close(true);
         for _ in 0..2 {
-            // The first call creates the queue, the second one finds it. A descriptor does not count as a handle.
+            // The first call creates the queue, the second one finds it. An open descriptor alone does not keep the queue.
             let (queue, descriptor) = options.open_with_descriptor("/q", false).unwrap();
             let (other, _) = options.open_with_descriptor("/q", true).unwrap();
             drop(queue);
@@ -120,7 +120,7 @@ fn a_process_that_may_not_remove_a_queue_never_locks_it() {
     user.kill();
     in_child(|| {
         become_user(NOBODY);
-        // If the process took the lock, it would die with it.
+        // A process that takes the queue's lock dies at this point: the sweep must not take the lock.
         crash::arm("TRANSIENT_LOCKED", 1);
         assert!(place.namespace.sweep().unwrap().is_empty());
         assert!(place.namespace.stale_files().unwrap().is_empty());

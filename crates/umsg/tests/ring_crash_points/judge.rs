@@ -39,7 +39,7 @@ impl Judge {
         self.longest = self.longest.max(begun.elapsed());
     }
 
-    /// Does the same as [`receive`](Self::receive), but allows that no message comes. Returns whether one came.
+    /// Does the same as [`receive`](Self::receive), but allows that no message comes. Returns whether a message came.
     pub fn receive_within(&mut self, owner: Owner, patience: Duration) -> bool {
         let came = match owner {
             Owner::Polls => poll_readable(self.ring.pollable(), How::Within(patience)),

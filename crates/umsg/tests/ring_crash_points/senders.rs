@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use umsg::ring::{Post, SendError, Sender, Until};
 
-/// The owner's part while the victim sends.
+/// The way in which the owner receives while the victim sends.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Owner {
     /// Sleeps until there is a message.
@@ -61,7 +61,7 @@ pub struct Life {
     /// Messages whose send returned, and messages that are being sent.
     pub sent: AtomicU64,
     pub sending: AtomicU64,
-    /// The bystander must end.
+    /// Set when the bystander must end.
     pub end: AtomicU32,
     pub pid: AtomicU32,
 }
@@ -126,7 +126,7 @@ pub fn send_long(sender: &Sender, life: &Life) {
     }
 }
 
-/// Difference of a long and a short payload, in bytes.
+/// The length of a long payload less that of a short one, in bytes.
 pub const LONG: usize = 1000;
 
 pub fn flood(sender: &Sender, life: &Life) {

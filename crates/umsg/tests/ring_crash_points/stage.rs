@@ -57,8 +57,8 @@ impl Stage<'_> {
         self.sender(|sender| stand_by(sender, life))
     }
 
-    /// Runs the victim while the owner receives as the scenario says, or with `alone`, only from the victim. Returns the victim's process id, and
-    /// whether it died.
+    /// Runs the victim. Meanwhile the owner receives as the scenario says, or with `alone`, only from the victim. Returns the victim's process id,
+    /// and whether the victim died.
     fn kill_victim(&mut self, point: &str, nth: u32, alone: bool) -> (u32, bool) {
         let mut victim = self.sender(|sender| {
             crash::arm(point, nth);
@@ -78,7 +78,8 @@ impl Stage<'_> {
         (victim.pid() as u32, self.has_died(&mut victim))
     }
 
-    /// On a busy machine the owner may find each message while it yields, and never sleep; then no process passes the point.
+    /// Returns whether the child was killed. On a busy machine the owner may find each message while it yields, and never sleep. Then no process
+    /// passes the point.
     fn has_died(&self, child: &mut Child) -> bool {
         let died = child.wait(STUCK) == Some(Exit::Signal(libc::SIGKILL));
         if !died {
@@ -125,12 +126,12 @@ impl Stage<'_> {
         assert!(ends, "{}: the bystander is stuck", self.what);
         bystander.expect(Exit::Code(0), &self.what);
         use_the_ring(&self.place, &mut self.judge, &self.what);
-        // After a send, the uncounted messages of dead senders exist, too.
+        // The newcomer's send has counted the messages that dead senders had not counted, so the owner has received these messages, too.
         let (received, sent) = (self.judge.of(pid), self.lives[1].sent.load(SeqCst));
         assert_eq!(received, sent, "{}: of the bystander", self.what);
     }
 
-    /// Fails unless all messages that the dead sender had sent arrived, and otherwise at most those that it was sending.
+    /// Fails unless all messages that the dead sender had sent arrived. Of the messages that it was still sending, any number may arrive.
     fn check_messages_of(&self, pid: u32, life: &Life) {
         let (sent, sending) = (life.sent.load(SeqCst), life.sending.load(SeqCst));
         let received = self.judge.of(pid);
@@ -150,8 +151,8 @@ fn stand_by(sender: &Sender, life: &Life) {
     }
 }
 
-/// Kills a sender that passes a point for the `nth` time, and perhaps the process that repairs; then judges everything. Where
-/// a process repairs, the bystander begins later.
+/// Kills a sender that passes a point for the `nth` time, and perhaps the process that repairs; then judges everything. If another process repairs,
+/// the bystander begins later.
 pub fn kill_a_sender(
     scenario: &Scenario,
     point: &str,

@@ -1,4 +1,4 @@
-//! The memory that a repair needs: none for parts that are real memory already; and repairs that fail because memory is exhausted.
+//! The memory that a repair needs. It needs none for parts that already have memory. A repair fails if the memory is exhausted.
 
 use super::*;
 use umsg::QueueError;
@@ -26,7 +26,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
             0
         });
         child.expect(Exit::Signal(libc::SIGKILL), point);
-        // A process marks the queue as damaged, and the memory for the rebuilding is no longer real.
+        // A process marks the queue as damaged, and a page that the rebuilding needs has lost its memory.
         write(&path(&place), 48, &[1]);
         let file = fs::File::options().write(true).open(path(&place)).unwrap();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -41,7 +41,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
         let found: Vec<bool> = owners.clone().map(is_dead).collect();
         assert_eq!(found, died, "{point}: {:?}", owners.collect::<Vec<_>>());
         limit(&place, None);
-        // The next calls repair.
+        // The next calls repair the queue.
         let count = drain(&queue).len();
         let sent = usize::from(point == "SEND_PUBLISHED");
         let received = usize::from(point == "RECEIVE_UNSTORED");
@@ -92,11 +92,11 @@ fn send_all_there_is_room_for(queue: &Queue) -> usize {
 
 #[test]
 fn a_repair_needs_no_room_that_the_queue_has_already() {
-    // In each round, the limit leaves other memory to the queue. When the queue wants to grow, it lacks memory for cells, links, or a longer
-    // ring.
+    // In each round, the limit leaves another amount of memory to the queue. When the queue wants to grow, it lacks memory for cells, links, or a
+    // longer ring.
     for pages in 0..48 {
         let place = Place::new();
-        // Without this, the library would believe for a while that there is no limit.
+        // Without a limit at the creation, the library would assume for a while that there is none.
         limit(&place, Some(u64::MAX));
         let queue = place.create("/q", 20_000, 60);
         for priority in 0..4 {
@@ -105,7 +105,7 @@ fn a_repair_needs_no_room_that_the_queue_has_already() {
         let used = place.namespace.allocated_bytes().unwrap();
         limit(&place, Some(used + 100_000 + pages * 4096));
         let sent = 4 + send_all_there_is_room_for(&queue);
-        // The queue itself fills the limit.
+        // The queue's present memory reaches the limit.
         limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
         write(&path(&place), SCRIBBLE.0, SCRIBBLE.1);
         let repaired = repair(&place);
@@ -114,7 +114,7 @@ fn a_repair_needs_no_room_that_the_queue_has_already() {
             "{pages}: {repaired:#?}"
         );
         assert_eq!(drain(&queue).len(), sent, "{pages}");
-        // Its contents are unchanged.
+        // The queue takes as many messages again as before the repair.
         for n in 0..sent {
             let sent_again = queue.try_send(&[7; 60], n as u32 % 4 * 8_000);
             assert!(sent_again.is_ok(), "{pages}: {n} of {sent}");

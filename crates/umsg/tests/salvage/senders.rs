@@ -53,7 +53,7 @@ fn scribble(place: &Place, what: &str) {
         "its block is another's" => write(&path, at + BLOCK, &block.to_ne_bytes()),
         _ => write(&path, at + BLOCK, &[0; 4]),
     }
-    // Also corrupts a word for which the whole queue is rebuilt.
+    // The corruption of a further word makes the repair rebuild the whole queue.
     write(&path, SCRIBBLE.0, SCRIBBLE.1);
 }
 
@@ -61,7 +61,7 @@ fn scribble(place: &Place, what: &str) {
 fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_room() {
     for what in WRONG {
         let (place, queue, mut sender) = full_with_sender();
-        // A second sender behind the first one: it keeps its place in the line.
+        // A second sender waits after the first one, and keeps its place in the line.
         let mut second = Child::run(|| place.open("/q").send(&[100; 7], 0).map_or(1, |()| 0));
         assert!(wait_until(PATIENCE, || blocked(&place) == 2));
         scribble(&place, what);
@@ -94,7 +94,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_ro
 fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair_finds_room() {
     for what in WRONG {
         let (place, queue, mut sender) = full_with_sender();
-        // One of the first messages is lost, too: the one without the block.
+        // One of the first messages is corrupted, too, and lost.
         let path = path(&place);
         scribble(&place, what);
         write(&path, cell(&path, 200) + 128 + LEN, &[0xff; 4]);

@@ -116,7 +116,7 @@ fn a_queue_with_a_corrupted_capacity_is_not_cut_to_it() {
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     let why = repaired.failed.unwrap();
     assert!(why.contains("no repair is possible"), "{why}");
-    // A process that knows the capacity has all messages again.
+    // Once the capacity is restored in the file, the queue has all messages again.
     write(&path, 16, &capacity);
     assert_eq!(drain_sysv(&place.open_sysv(KEY)).len(), 20);
 }
@@ -142,7 +142,7 @@ fn a_corrupted_system_v_queue_that_is_reported_healthy_works() {
         let extents = extents(&fs::File::open(&path).unwrap());
         for _ in 0..1 + random.below(30) {
             let (begin, end) = extents[random.below(extents.len() as u64) as usize];
-            // The header and the rights are left out.
+            // The test does not overwrite the header and the rights.
             let begin = begin.max(256);
             write(
                 &path,
