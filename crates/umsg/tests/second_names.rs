@@ -1,4 +1,4 @@
-//! A queue is used under the name that its creator gave it: hard links make no second one.
+//! A queue is used under the name that its creator gave it: hard links give it no second name.
 
 mod support;
 

@@ -156,7 +156,7 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
             "a message offered to a stopped receiver was back after {:.0} ms",
             took.as_secs_f64() * 1e3
         );
-        // The stopped receiver gets its turn again later.
+        // Once it continues, the stopped receiver gets a message.
         stopped.signal(libc::SIGCONT);
         queue.try_send(b"later", 3).unwrap();
         stopped.expect(Exit::Code(0), "the receiver that was stopped");
@@ -171,7 +171,7 @@ fn a_forked_child_goes_on_with_its_parents_handle() {
     let mut child = Child::run(|| {
         assert_eq!(queue.receive_vec().unwrap().data, b"before");
         queue.send(b"answer", 1).unwrap();
-        // The child is distinguished from its parent: it blocks under its own identity.
+        // The library distinguishes the child from its parent: the child blocks under its own identity.
         i32::from(
             queue
                 .receive_timeout(&mut [0; 8], Duration::from_millis(1))

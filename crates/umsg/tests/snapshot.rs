@@ -151,7 +151,7 @@ fn history() -> Vec<u8> {
     bytes
 }
 
-/// Adds a history to the first and to the last message of a file. The heads of the others get room for one.
+/// Adds a history to the first and to the last message of a file. The heads of the other messages get empty room for a history.
 fn with_histories(mut written: Written) -> Written {
     written.record_head += 320;
     let last = written.messages.len() - 1;
@@ -316,7 +316,7 @@ fn a_file_with_any_byte_altered_is_refused() {
             let right = match at {
                 0..8 => matches!(error, SnapshotError::NotASnapshot),
                 8..10 => matches!(error, SnapshotError::OtherVersion { .. }),
-                // A length that was altered may lead behind the end.
+                // A length that was altered may point beyond the end of the file.
                 _ => matches!(
                     error,
                     SnapshotError::Damaged { .. } | SnapshotError::Truncated { .. }
@@ -479,7 +479,7 @@ fn plain(messages: &[Peeked]) -> Vec<(Vec<u8>, u32)> {
     plain.map(|m| (m.data.clone(), m.priority)).collect()
 }
 
-/// Returns the messages of a queue, without the numbers that only this queue gives them.
+/// Returns the messages of a queue, without their ids: only this queue has these ids.
 fn unnumbered(queue: &Queue) -> Vec<Peeked> {
     let mut messages = queue.messages(usize::MAX).unwrap();
     messages.iter_mut().for_each(|message| message.id = None);

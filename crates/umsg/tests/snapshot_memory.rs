@@ -15,7 +15,7 @@ thread_local! {
 }
 
 fn note(size: usize) {
-    // This fails while a thread ends.
+    // The access fails while a thread ends.
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 

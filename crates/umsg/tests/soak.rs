@@ -1,7 +1,7 @@
 //! Random violence to processes that use queues and rings: in several threads, in signal handlers and in forked children.
 //!
-//! Each module has the soaks of a face. POSIX and System V queues share one soak, which is generic over the kind of queue. The soaks
-//! of a face share its time: ten seconds, or `UMSG_SOAK_SECONDS`. `UMSG_SOAK_SEED` repeats the violence of an earlier run.
+//! Each module has the soaks of an API. POSIX and System V queues share one soak, which is generic over the kind of queue. The soaks of an API share
+//! its time: ten seconds, or `UMSG_SOAK_SECONDS`. `UMSG_SOAK_SEED` repeats the violence of an earlier run.
 
 mod chaos;
 #[path = "soak/posix.rs"]

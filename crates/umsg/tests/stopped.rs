@@ -1,4 +1,4 @@
-//! Calls while a process is stopped with a lock: the time that they wait.
+//! Calls while a stopped process holds a lock, and the time for which these calls wait.
 
 mod support;
 
@@ -15,7 +15,7 @@ const KEY: i32 = 0x57;
 const GIVES_UP: Duration = Duration::from_secs(1);
 /// The time-out of calls with a time-out.
 const TIMED: Duration = Duration::from_millis(100);
-/// The maximum delay of a return. It has to be kept in one of several tries, because the machine may be busy in the others.
+/// The maximum delay of a return. One of several tries has to meet this limit, because the machine may be busy during the other tries.
 const LATE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 5;
 

@@ -81,7 +81,7 @@ const OTHER_FILES: &[&str] = &[
     "salvage_killed.rs",
 ];
 
-/// Waiters that die with an offer, and with a message that was admitted.
+/// Blocked threads that die when they are woken: one with an offered message, and one whose message was admitted to the queue.
 const WOKEN: &[(&str, &str)] = &[
     ("is woken with a message", "MSG_WOKEN"),
     ("is woken with room", "MSG_WOKEN"),
@@ -112,7 +112,7 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
     let _turn = turn();
     for point in CREATE_POINTS {
         let place = Place::new();
-        // The first System V queue of a namespace makes their directory.
+        // The first System V queue of a namespace makes the directory of these queues.
         let other = place.create_sysv(1);
         for round in 0..10 {
             let key = KEY + round;

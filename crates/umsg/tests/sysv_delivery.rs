@@ -281,7 +281,7 @@ fn counting(place: &Place) -> Queue {
     options.close_with_last_producer(true).open(KEY).unwrap()
 }
 
-/// Starts a child that counts as a producer, reports this by a message, and waits to be killed.
+/// Starts a child that is a producer, reports this by a message, and waits to be killed.
 fn producer(place: &Place) -> Child {
     Child::run(|| {
         let queue = place.open_sysv(KEY);

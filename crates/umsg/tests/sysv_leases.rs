@@ -29,7 +29,7 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
         let receiver = scope.spawn(|| {
             let lease = queue.receive_lease_deadline(two, tomorrow).unwrap();
             let leased = (lease.to_vec(), lease.mtype(), lease.deliveries());
-            // The message goes back.
+            // The drop of the lease returns the message to the queue.
             drop(lease);
             leased
         });
@@ -41,7 +41,7 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
         assert!(waits);
         assert_eq!(receiver.join().unwrap(), (b"wanted".to_vec(), 2, 1));
     });
-    // If there is a message, a time in the past is no error.
+    // If there is a message, a deadline in the past is no error.
     let again = queue
         .receive_lease_deadline(two, SystemTime::UNIX_EPOCH)
         .unwrap();
@@ -53,7 +53,7 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
     assert_eq!(queue.status().unwrap().entry.messages, 1);
 }
 
-/// Holds a process up at a point.
+/// Delays a process at a crash point.
 fn linger() {
     std::thread::sleep(Duration::from_millis(50));
 }
@@ -75,7 +75,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     queue.try_send(1, b"job").unwrap();
     for _ in 0..300 {
         let now = queue.status().unwrap();
-        // If the holder gets no processor, its offer goes back after a slice.
+        // If the holder gets no CPU time, its offer goes back after a slice.
         assert_eq!(now.entry.messages + now.leased, 1);
         std::thread::sleep(Duration::from_millis(1));
     }

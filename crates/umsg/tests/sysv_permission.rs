@@ -61,12 +61,12 @@ impl User {
 /// An answer: the return value of a call, or minus its errno.
 type Answer = i32;
 
-/// The calls on both sides.
+/// The calls that the tests make on the kernel's queues and on umsg's.
 trait Queues {
     fn get(&self, key: i32, flags: i32) -> Answer;
     fn send(&self, id: i32) -> Answer;
     fn receive(&self, id: i32) -> Answer;
-    /// IPC_STAT: mode, owner and creator too.
+    /// IPC_STAT. Also returns user, group, creator's user and group, and mode.
     fn stat(&self, id: i32) -> (Answer, [u32; 5]);
     fn stat_any(&self, index: i32) -> Answer;
     fn stat_index(&self, index: i32) -> Answer;
@@ -221,7 +221,7 @@ impl Queues for Ours<'_> {
     }
 }
 
-/// Makes the same call on both sides. The results have to be equal.
+/// Makes the same call on the kernel's queues and on umsg's. The results have to be equal.
 macro_rules! same {
     ($place:expr, $what:expr, |$queues:ident| $call:expr) => {{
         let ours = {
@@ -302,7 +302,7 @@ fn a_namespace_that_allows_enforced_modes_only_refuses_others() {
     ));
     assert_eq!(error.errno(), libc::EPERM);
     made.set(&change(0o600)).unwrap();
-    // The values that each IPC_SET passes for the other fields.
+    // IPC_SET always passes a mode, so the existing queue may keep the mode that it had before the limit.
     before.set(&change(0o622)).unwrap();
 }
 
@@ -333,7 +333,7 @@ fn with_both(test: impl FnOnce(&Place)) {
     }
 }
 
-/// Returns the identifier of the key's queue, of which each side has one. If there is none, `maker` makes it with this mode.
+/// Returns the identifier of the key's queue, which exists in the kernel and in umsg. If there is none, `maker` makes it with this mode.
 fn provide(place: &Place, maker: User, mode: i32) -> i32 {
     maker.does(|| {
         same!(place, "provide", |q| q.get(KEY, libc::IPC_CREAT | mode));
@@ -388,7 +388,7 @@ fn a_queue_that_is_given_away_is_its_new_owners_and_its_creators() {
                     ROOT.does(|| {
                         Kernel.remove(id);
                         Ours(&place.namespace).remove(id);
-                        // A creator or owner that does not own the names leaves them, and with them the key.
+                        // If a creator or owner does not own the names, its removal leaves them, and they occupy the key.
                         for name in fs::read_dir(place.path().join("msg")).unwrap() {
                             fs::remove_file(name.unwrap().path()).unwrap();
                         }
@@ -425,7 +425,7 @@ fn a_new_owner_that_does_not_own_the_file_learns_which_rights_it_can_not_change(
         let ours = Ours(&place.namespace);
         MAKER.does(|| assert_eq!(ours.set(id, [1002, 1002, 0o600, 100]), 0));
         User(1002, 1002, &[]).does(|| {
-            // The kernel's queues have no files.
+            // The kernel permits this change, because its queues have no files.
             assert_eq!(ours.set(id, [1002, 1002, 0o666, 100]), -libc::EPERM);
             assert_eq!(ours.set(id, [1002, 1002, 0o600, 200]), 0);
             assert_eq!(ours.stat(id), (0, [1002, 1002, 1001, 1001, 0o600]));

@@ -58,7 +58,7 @@ fn a_system_v_queue_shows_messages_and_bytes_of_room() {
 #[test]
 fn room_that_comes_to_a_system_v_queue_whose_messages_are_all_leased_is_an_edge() {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
-    // Later leases do not ask pollers to look.
+    // Only the first lease of a queue makes pollers check the queue. The following leases do not.
     queue.try_send(1, b"m").unwrap();
     let early = queue.try_receive_lease(Want::Any).unwrap();
     let set = Epoll::new(queue.pollable().unwrap(), EventFlags::OUT | EventFlags::ET);
@@ -69,7 +69,7 @@ fn room_that_comes_to_a_system_v_queue_whose_messages_are_all_leased_is_an_edge(
         other.try_send(mtype, &half).unwrap();
         other.try_receive_lease(Want::Exactly(mtype)).unwrap()
     });
-    // The descriptor shows room that does not exist.
+    // At first, the descriptor reports room that does not exist.
     while set.told().is_some() {}
     assert!(queue.try_send(1, b"x").is_err());
     first.acknowledge().unwrap();
@@ -127,7 +127,7 @@ fn a_sender_that_found_no_doorbell_of_a_system_v_queue_notifies_the_next_poller(
     let place = Place::in_turn();
     let sender = place.create_sysv(KEY);
     leave_poller(&place);
-    // Another queue's poller sweeps.
+    // The poller of another queue removes stale doorbells.
     place.create("/other", 4, 8).pollable().unwrap();
     place.expect_no_poll_fifos("the sweep");
     sender.send(1, b"1").unwrap();

@@ -1,5 +1,5 @@
-//! System V queues that a process creates in the segments of queues that it has removed, as the drop-in does. They hold nothing of the removed
-//! queues. No old identifier and no old handle leads to them. A killed process leaves nothing that prevents later calls.
+//! System V queues that a process creates in the segments of queues that it has removed, as the drop-in does. The new queues contain no data of the
+//! removed queues. No identifier and no handle of a removed queue leads to a new queue. A killed process leaves nothing that prevents later calls.
 
 mod support;
 
@@ -401,7 +401,7 @@ fn a_forked_child_and_its_parent_make_different_queues() {
     });
 }
 
-/// The current identifier plus one, and the end of the test.
+/// The current queue's identifier plus one, and a word that ends the test.
 #[repr(C)]
 struct Board {
     id: AtomicU32,

@@ -359,7 +359,7 @@ fn foreign_files_among_the_queues_are_no_queues_and_block_no_process() {
         );
         sysv::remove(namespace, entry.id).unwrap();
     }
-    // The maker could remove a key symlink that led nowhere, and one that led elsewhere.
+    // The maker could remove two key symlinks: one led to no file, the other led to the file of another queue.
     assert_eq!(names(&place).len(), before - 2);
 }
 
@@ -426,7 +426,7 @@ fn a_name_in_the_way_of_a_key_symlink_keeps_this_key_from_being_used_and_no_othe
     expect_error!(error, OpenError::KeyTaken { .. }, libc::EACCES);
     let error = find(&place.namespace, KEY).unwrap_err();
     assert!(matches!(error, OpenError::NotFound), "{error}");
-    // The file of the queue that was not made is gone.
+    // No file is left of the queue whose creation failed.
     assert_eq!(names(&place), ["k-00001234"]);
     make(&place.namespace, KEY + 1).unwrap().remove().unwrap();
     fs::remove_dir(at("k-00001234")).unwrap();
@@ -455,7 +455,7 @@ fn a_damaged_or_foreign_header_is_reported_and_not_believed() {
     let path = place.path().join("msg/0");
     make(&place.namespace, KEY).unwrap();
     let at_index = |index: u32| place.path().join(format!("msg/{index}")).exists();
-    // The next created queue begins again at index 0.
+    // With this count of identifiers, the next creation tries index 0 first.
     let next = 64_u64.to_le_bytes();
     let good = fs::File::options()
         .read(true)

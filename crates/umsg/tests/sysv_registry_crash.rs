@@ -25,7 +25,7 @@ const MAKE: &[&str] = &[
 const REMOVE: &[&str] = &["MSG_REMOVED", "MSGCTL_UNLABELLED"];
 const CHANGE: &[&str] = &["MSGCTL_HANDED_OVER", "MSG_CHANGED", "MSGCTL_APPLIED"];
 
-/// The user whose processes take part in addition to root's; in a private namespace only root's do.
+/// Processes of root and of `VICTIM` take part in a shared namespace. In a private namespace, only processes of root take part.
 const VICTIM: u32 = 1001;
 const STRANGER: u32 = 1002;
 
@@ -182,7 +182,7 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
                 assert!(keys(&place).is_empty(), "{point}");
                 let again = sysv::remove(&place.namespace, 0).unwrap_err();
                 assert_eq!(again.errno(), libc::EINVAL, "{point}");
-                // The key symlink of the key, if it is still there, is the victim's.
+                // If the key symlink of the key is still there, it belongs to the victim.
                 let key_is_taken = (next, *point, key) == (STRANGER, "MSG_REMOVED", KEY);
                 as_user(next, point, || {
                     for _ in 0..ROUND {

@@ -186,14 +186,14 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
         panic!("{error}");
     };
     assert!(holder.is_none_or(|holder| holder == stopped.pid() as u32));
-    // Removing needs no lock; its names stay.
+    // The removal needs no lock. The names of the removed queue stay.
     other.remove().unwrap();
     assert_eq!(place.sysv_names(), ["0", "1", "k-00001234", "p-1"]);
     let gone = sysv::remove(&place.namespace, 1).unwrap_err();
     assert!(matches!(gone, ControlError::Open(OpenError::NoSuchId)));
 
     stopped.kill();
-    // The names of the removed queue hinder no process.
+    // The names of the removed queue do not block any creation.
     for n in 0..80 {
         open(&place, PRIVATE, false).unwrap().remove().unwrap();
         assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1, "{n}");
@@ -309,7 +309,7 @@ fn a_stranger_that_made_a_key_symlink_first_keeps_the_key_and_takes_no_queue_ove
         let error = open(&place, KEY, false).unwrap_err();
         expect_error!(error, OpenError::KeyTaken { .. }, libc::EACCES);
     });
-    // Root takes the key symlink away, and the stranger can't put another in its place.
+    // Root removes the key symlink, and the stranger can't create another one in its place.
     let mut options = OpenOptions::new();
     options.namespace(&place.namespace).create(true).mode(0o666);
     let queue = options.open(KEY).unwrap();
@@ -424,7 +424,7 @@ fn a_child_that_is_forked_while_the_lock_is_held_does_not_keep_it() {
                 open(&place, PRIVATE, false).unwrap().remove().unwrap();
             }
         });
-        // Some processes are forked in the middle of a call, and live on.
+        // Some processes are forked in the middle of a call, and continue to live.
         let sleeping = || -> i32 {
             loop {
                 std::thread::sleep(STUCK);

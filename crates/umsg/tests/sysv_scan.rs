@@ -43,7 +43,7 @@ fn mapped(place: &Place) -> usize {
     maps.lines().filter(is_header).count()
 }
 
-/// Runs a case in a process of its own, which has no other thread: it keeps one scan.
+/// Runs a case in a process of its own, with one thread, because a process keeps only one scan.
 fn alone(case: impl FnOnce(&Place)) {
     let place = Place::new();
     let mut child = Child::run(|| {
@@ -54,7 +54,7 @@ fn alone(case: impl FnOnce(&Place)) {
     child.expect(Exit::Code(0), "the case");
 }
 
-/// Asks until headers are mapped.
+/// Asks for the sums twice. Fails unless the process has then mapped the headers of this number of queues.
 fn settle(place: &Place, queues: usize) {
     std::thread::sleep(SETTLED);
     totals(place);
@@ -132,7 +132,7 @@ fn sums_of_an_unchanged_namespace_are_known_until_a_change() {
         let path = place.namespace.path();
         let aside = path.with_extension("aside");
         fs::rename(path, &aside).unwrap();
-        // This is not counted as a change, so the process relies on the count for 10 ms more.
+        // The count of changes does not include the rename, so the process relies on the count for 10 ms more.
         std::thread::sleep(SETTLED);
         assert_eq!((kept(libc::MSG_INFO), kept(libc::IPC_INFO)), (None, None));
         fs::rename(&aside, path).unwrap();
@@ -199,7 +199,7 @@ fn sums_beside_a_kept_segment_are_known_with_and_without_its_queue() {
                     .unwrap_or_else(|| raw::get(sysv::PRIVATE, flags).unwrap())
             };
             std::thread::sleep(SETTLED);
-            // Nothing is kept at first.
+            // At first, the process keeps no segment.
             raw::msgctl_remove_own(create()).unwrap();
             let mut id = create();
             for _ in 0..3 {
@@ -445,7 +445,7 @@ fn another_user_does_not_use_the_scan_of_root() {
 /// The word of a lock that is marked as counted.
 const COUNTED: u64 = 1 << 62;
 
-/// The number of queues whose locks are marked as counted.
+/// Returns the number of queues whose locks are marked as counted.
 fn marked(place: &Place) -> usize {
     let is_marked = |index: &u32| {
         let path = place.namespace.path().join(format!("msg/{index}"));
@@ -456,7 +456,7 @@ fn marked(place: &Place) -> usize {
     (0..8).filter(is_marked).count()
 }
 
-/// The place of the lock in a queue's file, in bytes.
+/// The offset of the lock in a queue's file, in bytes.
 const LOCK: u64 = 256;
 
 /// Runs a case in a process that keeps the sums over queues of the keys 1 to 3. `ask` returns the messages and the bytes; a process without
@@ -486,7 +486,7 @@ fn keeping(case: impl FnOnce(&Place, &dyn Fn() -> (i32, i32))) {
     });
 }
 
-/// Asks until all three queues are marked: the process keeps the sums.
+/// Asks for the sums until all three queues are marked, which shows that the process keeps the sums.
 fn mark_all(place: &Place) {
     let are_marked = || {
         raw::msgctl_info(libc::MSG_INFO).unwrap();
@@ -603,7 +603,7 @@ fn no_sums_are_kept_of_a_namespace_that_others_may_reach() {
         assert_eq!(marked(place), 0);
         let mode = fs::metadata(&queues).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755, "the mode that others may use");
-        // With the mode of its owner alone, the sums are kept.
+        // If only the owner may use the directory, the process keeps the sums.
         ask_with_mode(0o700);
         assert_eq!(marked(place), 1);
     });

@@ -62,7 +62,7 @@ fn a_queue_that_was_cut_short_is_damaged_and_others_go_on() {
             let queue = filled(&place);
             cut(&file_of(&place, "mq"), len);
             let mut buffer = vec![0; 100_000];
-            // One of the first calls may still succeed; the call that meets the cut fails, and so do all calls from then on.
+            // One of the first calls may still succeed. The call that accesses a missing page fails, and so do all calls after it.
             let received: Vec<_> = (0..5).map(|_| queue.try_receive(&mut buffer)).collect();
             assert!(received.contains(&Err(NOT_RECEIVED)), "{len}: {received:?}");
             assert_eq!(queue.try_receive(&mut buffer), Err(NOT_RECEIVED));
@@ -256,7 +256,7 @@ fn a_fault_that_is_not_umsgs_reaches_the_handler_that_was_there_or_kills() {
         0
     })
     .expect(Exit::Code(libc::SIGBUS), "a program with a handler");
-    // Rust's own handler, which detects stack overflows, does not count as a handler of the program.
+    // Rust's own handler, which detects stack overflows, is not a handler of the program.
     let without_a_handler = || {
         // SAFETY: the call installs no handler.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
@@ -299,7 +299,7 @@ fn a_queue_that_is_made_in_the_place_of_one_that_was_cut_short_works() {
     .expect(Exit::Code(0), "a queue in the place of another");
 }
 
-/// The kernel raises SIGBUS for a page that the file system has no room for, though the file is as long as ever.
+/// The kernel also raises SIGBUS for a page for which the file system has no room, although the file has its full length.
 #[test]
 fn a_queue_whose_pages_were_punched_out_of_a_full_file_system_is_damaged() {
     let place = Place::in_turn();
@@ -323,7 +323,7 @@ fn a_queue_whose_pages_were_punched_out_of_a_full_file_system_is_damaged() {
         }
         let path = file_of(&place, "mq");
         let file = File::options().write(true).open(&path).unwrap();
-        // All but the header's pages: attributes and locks stay.
+        // The hole spares the pages of the header, so attributes and locks stay.
         let len = file.metadata().unwrap().len() - 2 * PAGE;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(&file, flags, 2 * PAGE, len).unwrap();

@@ -94,7 +94,7 @@ fn count_from(words: &Words, base: u64) {
     }
 }
 
-/// A queue in two versions: one counts from 0, the other from somewhere else. Both have to answer the same.
+/// Two queues with the same messages: one counts from 0, the other from a high number. Both queues have to return the same results.
 struct Twins<Q> {
     queues: [Q; 2],
     words: [Words; 2],

@@ -1,4 +1,4 @@
-//! A name whose file changes with each look: opening it fails with EAGAIN after some tries.
+//! A name that leads to another file at each access: an open of the name fails with EAGAIN after some tries.
 
 use super::trace::watch_child;
 use crate::support::place::Place;

@@ -1,9 +1,9 @@
 //! The default seccomp profiles of container engines.
 //!
-//! Sources: moby, `profiles/seccomp/default.json`, commit 00f3d189e420; containers-common, `pkg/seccomp/seccomp.json`, commit
-//! 08bbb0dfae71; both read in November 2026. The list below has the calls that both profiles allow to a 64-bit program without
-//! capabilities, and that libc names. Docker's profile answers EPERM to all others, and ENOSYS to clone3; Podman's answers ENOSYS, and EPERM to
-//! membarrier. Newer versions of Podman's allow futex_waitv.
+//! Sources: moby, `profiles/seccomp/default.json`, commit 00f3d189e420; containers-common, `pkg/seccomp/seccomp.json`, commit 08bbb0dfae71; both read
+//! in November 2026. The following list has the calls that both profiles allow to a 64-bit program without capabilities, and that libc names.
+//! Docker's profile answers EPERM to all other calls, and ENOSYS to clone3. Podman's profile answers ENOSYS, and EPERM to membarrier. Newer versions
+//! of Podman's profile allow futex_waitv.
 
 macro_rules! numbers {
     ($($number:ident)*) => { &[$(libc::$number),*] };
@@ -61,7 +61,7 @@ pub const PODMAN: Profile = Profile {
 };
 
 impl Profile {
-    /// The calls that are made, and those that another filter answers.
+    /// Returns the calls that this filter lets pass: the kernel makes them, or a second filter answers them.
     pub fn lets_pass(&self) -> Vec<libc::c_long> {
         let answered: Vec<_> = self.answers.iter().map(|(call, _)| *call).collect();
         [ALLOWED, OLDER, self.allows, &answered].concat()

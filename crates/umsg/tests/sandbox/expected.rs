@@ -21,7 +21,7 @@ use Which::*;
 /// The paths of rings.
 const RINGS: &[&str] = &["ring_descriptor", "ring_named", "ring_unnamed", "ring_wait"];
 
-/// The system calls that some path needs, and these paths. All other cells of the matrix work.
+/// The system calls that some path needs, each with the paths that need it. In all other cells of the matrix, the path works.
 const NEEDS: &[(&str, Which)] = &[
     (
         "bind",
@@ -30,7 +30,7 @@ const NEEDS: &[(&str, Which)] = &[
     ("dup3", Only(&["queue_of_last_user"])),
     (
         "fchmod",
-        // A queue's file of mode 0600 is made with its mode.
+        // A queue's file of mode 0600 is created with this mode, so its path does not need fchmod.
         Only(&["namespace", "shared_form"]),
     ),
     (
@@ -130,7 +130,7 @@ const NEEDS: &[(&str, Which)] = &[
     ("unlinkat", Only(&["posix_unlink"])),
 ];
 
-/// The expected result of a path where a system call is refused.
+/// Returns the expected result of a path where a system call is refused.
 pub fn expected(path: &str, call: &str) -> Expected {
     let is_needed = NEEDS.iter().any(|(needed, paths)| {
         *needed == call

@@ -1,5 +1,5 @@
-//! Each system call refused on each path. Either the path works without the call, or its first call fails and names the refused call: `expected`
-//! says which.
+//! Each system call refused on each path. Either the path works without the call, or its first call fails and names the refused call: the module
+//! `expected` says which of the two.
 
 use super::calls::CALLS;
 use super::expected::{Expected, expected};
@@ -13,7 +13,7 @@ const REFUSALS: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::EACCE
 
 /// Exit status of a child whose first call failed and named the system call.
 const NAMED: i32 = 3;
-/// The first call failed, and did not name it.
+/// Exit status of a child whose first call failed and did not name the system call.
 const UNNAMED: i32 = 4;
 
 /// Errors that name the missing permission, not the call.
@@ -24,7 +24,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     // A directory is opened and read in one step.
     ("getdents64", "open failed on"),
     ("getdents64", "can't search"),
-    // The errors name the call chmod.
+    // The errors of fchmodat name the call chmod.
     ("fchmodat", "chmod failed on"),
     ("pread64", "read failed on"),
     // A record is written and given its mode in one step.

@@ -60,7 +60,7 @@ fn expect_well(child: &mut Child) {
     }
 }
 
-/// Makes the objects that every path finds.
+/// Makes the objects that the paths use.
 fn furnish(namespace: &Namespace) {
     let mut options = OpenOptions::new();
     options
@@ -74,8 +74,8 @@ fn furnish(namespace: &Namespace) {
     options.create(true).namespace(namespace).open(7).unwrap();
 }
 
-/// Walks all paths in a child, in an environment that `surround` makes; `surround` returns false if that is not permitted here. Each path has to
-/// work.
+/// Walks all paths in a child, in an environment that `surround` makes. `surround` returns false if the machine does not permit this environment.
+/// Each path has to work.
 fn walk_all_in(surround: impl Fn() -> bool) {
     umsg_testkit::needs_root!();
     let mut wrong = Vec::new();
@@ -111,7 +111,7 @@ fn without_proc_the_first_call_says_so() {
     };
     for (user, is_named) in [(0, true), (0, false), (NOBODY, true), (NOBODY, false)] {
         let mut child = Child::run(|| {
-            // Covers /dev/shm: otherwise a user's own namespace would be left in that of the machine.
+            // Covers /dev/shm: otherwise the test would leave a user's own namespace in the machine's /dev/shm.
             let is_hidden = unshare_mounts()
                 && cover(c"/proc", libc::MS_RDONLY)
                 && (is_named || cover(c"/dev/shm", 0));
@@ -257,7 +257,7 @@ fn all_paths_work_where_the_root_is_read_only() {
     walk_all_in(|| unshare_mounts() && mount(None, c"/", None, read_only, c""));
 }
 
-/// Returns a child's report on its namespace where another mount is at /dev/shm, or at /dev.
+/// Fails unless a child gets the expected error of its namespace while another mount covers /dev/shm, or /dev.
 fn expect_error(surround: impl Fn() -> bool, is_expected: impl Fn(&NamespaceError) -> bool) {
     umsg_testkit::needs_root!();
     let mut child = Child::run(|| {
@@ -270,7 +270,7 @@ fn expect_error(surround: impl Fn() -> bool, is_expected: impl Fn(&NamespaceErro
         assert!(is_expected(&error), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("/dev/shm"), "{text}");
-        // With a directory elsewhere it works.
+        // A namespace in another directory works.
         let place = tempfile::tempdir_in("/tmp").unwrap();
         furnish(&Namespace::at(place.path()).unwrap());
         0

@@ -1,4 +1,4 @@
-//! The paths through the library: each is a way that a program takes from opening a queue to its end.
+//! The paths through the library. A path is a series of calls of a program, from opening a queue to its end.
 //!
 //! A path returns an error only if its first call fails. Every later call has to succeed, or the path panics.
 
@@ -212,7 +212,7 @@ fn notify_by_function(namespace: &Namespace) -> Outcome {
     Ok(())
 }
 
-/// The other process registers first, so that the path fails where a registration does.
+/// Notifies another process. This process registers first, so that a refused registration is an error of the path's first call.
 fn notify_another_process(namespace: &Namespace) -> Outcome {
     let queue = there(namespace)?;
     let set = block(libc::SIGUSR1);
@@ -230,7 +230,7 @@ fn notify_another_process(namespace: &Namespace) -> Outcome {
     });
     for _ in 0..3 {
         assert!(wait_until(LONG, || queue.registered().is_some()));
-        // The sender tries later again to learn the consents of a process.
+        // The sender repeats its attempt to learn the consents of a process only after some time.
         thread::sleep(MOMENT);
         queue.try_send(b"m", 1).expect("room");
     }

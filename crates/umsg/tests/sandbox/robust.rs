@@ -37,7 +37,7 @@ impl Robust {
     }
 
     fn lock(&self) -> i32 {
-        // SAFETY: it was initialised, and stays where it is.
+        // SAFETY: the mutex was initialized, and stays where it is.
         unsafe { libc::pthread_mutex_lock(self.0.get()) }
     }
 }
@@ -121,7 +121,7 @@ fn where_no_death_would_be_marked_no_queue_opens_and_the_error_names_the_call() 
     }
 }
 
-/// The process enters a sandbox while it has the queue. Its later threads, and its children, register no head.
+/// The process enters a sandbox while it has the queue open. From then on, its new threads and its children register no robust list.
 #[cfg(feature = "crash-points")]
 #[test]
 fn a_thread_that_began_in_a_later_sandbox_dies_with_a_lock_and_senders_go_on() {
@@ -136,7 +136,7 @@ fn a_thread_that_began_in_a_later_sandbox_dies_with_a_lock_and_senders_go_on() {
             };
             if forks {
                 Child::run(dies).expect(Exit::Signal(libc::SIGKILL), "the child");
-                // SAFETY: ends this process in the same way.
+                // SAFETY: the call sends a signal to this process, which then ends in the same way as the child.
                 unsafe { libc::raise(libc::SIGKILL) };
             }
             thread::scope(|scope| scope.spawn(dies).join().unwrap())

@@ -48,7 +48,7 @@ fn taken_over(child: &Child, descriptor: i32) -> OwnedFd {
         libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) as i32
     };
     assert!(own >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: as above.
+    // SAFETY: the descriptor is new, and has no other owner.
     unsafe { OwnedFd::from_raw_fd(own) }
 }
 
@@ -164,6 +164,6 @@ fn a_thousand_messages_make_no_system_call() {
     let of = |name| calls_of(paths::all().find(|path| path.name == name).unwrap());
     let (one, many) = (of("posix_open"), of("send_and_receive"));
     let total = |counts: &Counts| counts.values().sum::<u64>();
-    // The allocator of the tests may make some.
+    // The allocator of the tests may make some system calls.
     assert!(total(&many) < total(&one) + 50, "{one:?} and {many:?}");
 }

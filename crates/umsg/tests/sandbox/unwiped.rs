@@ -11,7 +11,7 @@ const WIPE_ON_FORK: Call = Call {
     argument: Some((2, libc::MADV_WIPEONFORK as u32)),
 };
 
-/// Each message is stamped with the machine's clock.
+/// Sends and receives a message. The library reads the machine's clock to stamp the message.
 fn exchange(queue: &Queue) {
     queue.send(b"m", 0).unwrap();
     assert_eq!(queue.receive(&mut [0; 8192]).unwrap().len, 1);

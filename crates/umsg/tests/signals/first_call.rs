@@ -35,12 +35,12 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     if RUNS.fetch_add(1, Ordering::SeqCst) != 0 {
         return;
     }
-    // SAFETY: stored before the call that is trapped, by the thread that made it, which has the queue.
+    // SAFETY: the thread that made the trapped call has stored the pointer before the call, and keeps the queue.
     let queue = unsafe { &*QUEUE.load(Ordering::SeqCst) };
     queue.try_send(b"from the handler", 0).expect("room");
 }
 
-/// Returns the answers of the trapped calls: the thread's number, or ENOSYS.
+/// Returns the answers of the trapped calls: the thread's id, or ENOSYS.
 fn answer(call: libc::c_long) -> i64 {
     match call {
         // SAFETY: has no preconditions.
@@ -51,7 +51,7 @@ fn answer(call: libc::c_long) -> i64 {
 
 #[test]
 fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
-    // The calls by which the library gets to know a thread.
+    // The calls by which the library learns the identity of a thread.
     for call in [libc::SYS_gettid, libc::SYS_get_robust_list] {
         let (_place, queue) = Place::new().with_queue("/q", 4, 64);
         let mut child = Child::run(|| {

@@ -1,4 +1,4 @@
-//! Handlers that interrupt a thread more often than its slices end.
+//! Handlers that interrupt a thread more than once in each of its slices.
 
 use crate::support::place::Place;
 use std::os::unix::fs::FileExt;
@@ -50,7 +50,7 @@ fn a_thread_that_signals_interrupt_all_the_time_gets_a_free_lock() {
             let begun = Instant::now();
             let is_done = || is_done.load(Ordering::SeqCst);
             while !is_done() && begun.elapsed() < Duration::from_secs(20) {
-                // SAFETY: the thread outlives this one.
+                // SAFETY: the thread `me` outlives this thread.
                 unsafe { libc::pthread_kill(me, signal) };
                 thread::sleep(Duration::from_millis(5));
             }

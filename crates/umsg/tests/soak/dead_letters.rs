@@ -1,9 +1,9 @@
 //! The soak of dead letters: messages expire, are returned too often, wait for a later delivery, and are sent back, while the processes that
 //! move them are killed.
 //!
-//! Each sent message is at each moment in one place: in the source, in the dead-letter queue, or acknowledged. At the end, each message
-//! was acknowledged once. If the dead-letter queue drops its oldest messages, the number of missing messages is its count of dropped
-//! messages. The senders count as producers: after their end, or their death, the source is closed.
+//! Each sent message is at each moment in one place: in the source, in the dead-letter queue, or acknowledged. At the end, each message was
+//! acknowledged once. If the dead-letter queue drops its oldest messages, the number of missing messages is its count of dropped messages. The
+//! senders are producers: after their end, or their death, the source is closed.
 
 use crate::chaos::actor::Actor;
 use crate::chaos::harass::{
@@ -30,15 +30,16 @@ const SENDERS: usize = 4;
 const WORKERS: usize = 8;
 /// The maximum number of messages in a batch.
 const BATCH: u64 = 3;
-/// Short: a process that is stopped now and then lets messages expire.
+/// The time to live. It is short: a process that is stopped now and then lets messages expire.
 const TIME_TO_LIVE: Duration = Duration::from_millis(60);
 /// The maximum number of deliveries: a message comes back once.
 const DELIVERIES: u32 = 2;
-/// With more set-aside messages than this, senders may lack room. A few more take no room yet, but processes go on meanwhile.
+/// With more set-aside messages than this, senders may lack room. The limit is lower than the number that takes room, because processes continue
+/// between two checks.
 const CROWDED: usize = 900;
-/// The number of latest messages whose acknowledgement is recorded before a check of the queues: more messages than the queues hold.
+/// The number of latest messages whose acknowledgement is recorded before a check of the queues. The queues hold fewer messages than this.
 const RECENT: usize = 20_000;
-/// The maximum time until all holds of dead processes have ended, on a machine that is busy with other things.
+/// The maximum time until all leases and reservations of dead processes have ended, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The sums of the acts of all processes.
@@ -203,7 +204,7 @@ impl Soak {
         }
     }
 
-    /// Returns whether each of the last messages was acknowledged, and the number of the first of them.
+    /// Returns whether each of the last messages was acknowledged, and the number of the first of these messages.
     fn acknowledged(&self) -> (usize, Vec<bool>) {
         let messages = self.journal.messages();
         let first = messages.len().saturating_sub(RECENT);
@@ -213,15 +214,15 @@ impl Soak {
         (first, received.collect())
     }
 
-    /// Fails if a message is in two places at once. Other processes move messages meanwhile: a message that has the same place in the
-    /// dead-letter queue before and after was there all the time.
+    /// Fails if a message is in two places at once. Other processes move messages meanwhile. But a message that has the same place in the dead-letter
+    /// queue before and after the check was there all the time.
     fn expect_one_place(&self) {
         let (first, acknowledged) = self.acknowledged();
         let list = |queue: &Queue| queue.messages(usize::MAX);
         let (Ok(before), Ok(source), Ok(after)) =
             (list(&self.dead), list(&self.source), list(&self.dead))
         else {
-            // A process that is about to continue still holds a lock.
+            // A stopped process, which is about to continue, still holds a lock.
             return;
         };
         for list in [&before, &source, &after] {
@@ -301,7 +302,7 @@ impl Soak {
                 _ = actor.acknowledge(lease).expect("a lease");
             }
             if count == 0 {
-                // Holds of the dead come back after a slice.
+                // The messages that dead processes hold come back after a slice.
                 std::thread::sleep(Duration::from_millis(20));
             }
             [&self.source, &self.dead].into_iter().all(is_empty)
@@ -313,7 +314,7 @@ impl Soak {
         );
     }
 
-    /// Both queues work as at first: messages move in both directions, no hold is left, and each slot is free.
+    /// Both queues work as at first: messages move in both directions, no lease or reservation is left, and each slot is free.
     fn expect_soundness(&self, what: &str) {
         for _ in 0..2 {
             assert!(self.source.try_send(&[0; 8], 0).is_ok(), "{what}: no room");
@@ -444,8 +445,8 @@ impl Work for Soak {
             }
             true => {
                 let missing = self.journal.missing(what);
-                // A process that dies between the count and the drop counts a message that stays. A message whose receiver died while it
-                // acknowledged it may have been dropped, and is not missing.
+                // A process that dies after the count and before the drop has counted a message that stays. A message whose receiver died while it
+                // acknowledged the message may have been dropped, and is not missing.
                 let deaths = (round.kills + round.deaths) as usize;
                 let is_exact = (missing..=missing + 2 * deaths).contains(&dropped);
                 assert!(

@@ -18,13 +18,13 @@ use umsg::posix::{self, Lease, Queue, ReceiveError, SendError, Status, unlink_in
 #[cfg(feature = "crash-points")]
 use umsg_shm::account::Account;
 
-/// Soaks in this file and in `dead_letters.rs`, which share the time.
+/// The number of soaks in this file and in `dead_letters.rs`, which share the time.
 const SOAKS: u32 = 6;
 const NAME: &str = "/soak";
 /// The maximum number of messages in a batch.
 const BATCH: u64 = 4;
 
-/// A POSIX queue.
+/// The soak of a POSIX queue.
 struct Posix {
     /// True if every other worker sends and receives in place.
     in_place: bool,
@@ -205,7 +205,7 @@ impl Kind for Posix {
     fn lacks(status: &Status, journal: &Journal) -> (bool, bool) {
         let held = &status.attributes;
         let taken = held.messages + held.reserved + held.leased + held.delayed;
-        // A batch may wait although the queue has some places, and other senders behind it.
+        // A batch may wait for more room than the queue has, and other senders may wait after the batch.
         let is_full = taken + journal.most_wanted(1) as usize > held.max_messages;
         (is_full, held.messages == 0)
     }
@@ -266,7 +266,7 @@ impl Kind for Posix {
 fn soak(depth: u32, in_place: bool, in_order: bool, what: &'static str) {
     Soak::run(what, SOAKS, in_order, |place| {
         let queue = place.create(NAME, depth, SIZE as u32);
-        // A delayed message comes later than its number says.
+        // A delayed message is delivered after messages with higher numbers.
         let delays = !in_order;
         (Posix { in_place, delays }, queue)
     });

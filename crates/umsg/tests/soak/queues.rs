@@ -30,7 +30,7 @@ const WORKERS: usize = 8;
 pub trait Kind: Sync + Sized {
     type Queue: Sync;
     type Status;
-    /// A process's part, which records its calls in the journal.
+    /// The work of a process, which records its calls in the journal.
     type Worker<'a>;
     const FACE: Face;
     /// True if a sender's messages keep their order only within a priority.
@@ -44,13 +44,13 @@ pub trait Kind: Sync + Sized {
     /// Returns a random message: its label and its length in bytes.
     fn message(random: &mut Random) -> (u16, usize);
 
-    /// Sends in the way of the sender with this number. Returns whether a message was sent.
+    /// Sends as the sender of this index does. Returns whether a message was sent.
     fn send(&self, worker: &mut Self::Worker<'_>, sender: usize, random: &mut Random) -> bool;
-    /// Receives in the way of the receiver with this number. Returns whether a message came.
+    /// Receives as the receiver of this index does. Returns whether a message came.
     fn receive(&self, worker: &mut Self::Worker<'_>, receiver: usize, random: &mut Random) -> bool;
     /// Receives the next messages of any label. Returns their numbers.
     fn receive_any(worker: &mut Self::Worker<'_>, random: &mut Random) -> Vec<usize>;
-    /// Sends one message. Returns whether it was sent.
+    /// Sends one message. Returns whether the message was sent.
     fn put(worker: &mut Self::Worker<'_>, how: How, message: (u16, usize)) -> bool;
     /// Receives one message; with `random`, one of a random selection. Returns whether a message came.
     fn take(worker: &mut Self::Worker<'_>, how: How, random: Option<&mut Random>) -> bool;
@@ -59,7 +59,7 @@ pub trait Kind: Sync + Sized {
 
     /// Sends without a record and without memory from malloc.
     fn try_send(queue: &Self::Queue, label: u16, bytes: &[u8]) -> bool;
-    /// Receives without a record and without memory from malloc: a message's length and label.
+    /// Receives without a record and without memory from malloc. Returns the message's length and label.
     fn try_receive(
         queue: &Self::Queue,
         random: Option<&mut Random>,
@@ -69,7 +69,7 @@ pub trait Kind: Sync + Sized {
 
     /// None while a stopped process holds the lock.
     fn status(queue: &Self::Queue) -> Option<Self::Status>;
-    /// Blocked senders and blocked receivers.
+    /// Returns the numbers of blocked senders and of blocked receivers.
     fn blocked(status: &Self::Status) -> (usize, usize);
     /// Returns whether no dead process waits or holds a message.
     fn is_at_rest(status: &Self::Status) -> bool;
@@ -84,7 +84,7 @@ pub trait Kind: Sync + Sized {
     fn fits(status: &Self::Status) -> usize;
     /// Fails if an empty queue has lost memory since `before`, or still has waiters.
     fn check_memory(queue: &Self::Queue, before: &Self::Status, what: &str);
-    /// Returns the number of slots in each place. None while a stopped process holds a lock.
+    /// Returns the number of slots in each state. None while a stopped process holds a lock.
     #[cfg(feature = "crash-points")]
     fn account(queue: &Self::Queue) -> Option<Account>;
     /// Waits for the message that `wake_receiver` sends.
@@ -238,7 +238,7 @@ impl<K: Kind> Work for Soak<K> {
     fn end(self, leaks: Leaks, what: &str) {
         // A process that begins to poll removes the doorbells that no process polls any more.
         K::pollable(&self.queue);
-        // The process may have found an existing doorbell, and made none.
+        // If the process has found an existing doorbell, it has made none and removed none: the sweep removes them.
         self.place.namespace.sweep().expect("the namespace");
         let directory = K::remove(self.queue, &self.place);
         drop(self.journal);
@@ -273,7 +273,7 @@ impl<K: Kind> Soak<K> {
         K::status(&self.queue).expect("no process is stopped")
     }
 
-    /// Receives all remaining messages, until no dead process waits or holds a message: its messages come back after a slice.
+    /// Receives all remaining messages, until no dead process waits or holds a message. Messages of dead processes come back after a slice.
     fn drain(&self, what: &str) {
         let mut worker = K::worker(&self.queue, &self.journal, SUPERVISOR);
         let is_done = wait_until(Duration::from_secs(3), || {

@@ -58,7 +58,7 @@ struct ForHandlers {
 
 const PARCEL: &CStr = c"parcel";
 
-/// Makes a file that is recognised by its name.
+/// Makes a file that [`is_parcel`] recognizes by its name.
 fn parcel() -> OwnedFd {
     // SAFETY: the string ends with a zero byte.
     let descriptor = unsafe { libc::memfd_create(PARCEL.as_ptr(), libc::MFD_CLOEXEC) };
@@ -67,13 +67,13 @@ fn parcel() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// Returns whether a descriptor of this process, given by its number, belongs to such a file.
+/// Returns whether a descriptor of this process, given by its number, belongs to a file of [`parcel`].
 fn is_parcel(descriptor: impl Display) -> bool {
     let file = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
     file.is_ok_and(|file| file.to_string_lossy().contains(&*PARCEL.to_string_lossy()))
 }
 
-/// Returns the number of descriptors of such files that this process has.
+/// Returns the number of descriptors of this process that belong to files of [`parcel`].
 fn parcels() -> usize {
     let entries = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
     let names = entries.map(|entry| entry.expect("a descriptor").file_name());
@@ -101,7 +101,7 @@ fn is_sent(result: Result<(), SendError>) -> Option<bool> {
     }
 }
 
-/// The receiving end: each sender's next message.
+/// The record of the receiving end: the number of each sender's next message.
 struct Receipts<'a> {
     soak: &'a Soak,
     next: HashMap<umsg::ring::Tag, u64>,
@@ -146,7 +146,7 @@ impl Soak {
     /// Makes the ring, as soon as its last owner is found dead.
     fn make(&self, random: &mut Random) -> Option<Ring> {
         let mut options = Options::new();
-        // A batch has to fit.
+        // The ring needs room for a batch.
         options.entries(BATCH as u32 + random.below(64) as u32);
         options.overflow(random.below(2) as u32 * 2000);
         match options.create_in(&self.place.namespace, NAME) {
@@ -215,7 +215,7 @@ impl Soak {
         }
     }
 
-    /// Sends to a process that owns the ring, until it is gone.
+    /// Sends to a process that owns the ring, until the ring is gone.
     fn send(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
         let Ok(sender) = Sender::open_in(&self.place.namespace, NAME) else {
             std::thread::sleep(Duration::from_millis(1));
@@ -279,7 +279,7 @@ impl Work for Soak {
     }
 
     fn descriptors(&self, role: usize) -> usize {
-        // The owner keeps descriptors that were passed to it until it has the message that names them.
+        // A message names its passed descriptors. The owner keeps each descriptor until it has received this message.
         if role < SENDERS { 64 } else { 1100 }
     }
 
@@ -304,7 +304,7 @@ impl Work for Soak {
         }
     }
 
-    /// A sender of the parent continues in a child, with another tag.
+    /// The child continues to use its parent's sender, which has another tag in the child.
     fn visit(&self, tool: &ForHandlers, _index: usize, random: &mut Random) {
         let Some(sender) = tool.sender.clone() else {
             return;
@@ -333,7 +333,7 @@ impl Work for Soak {
         tool.busy.store(false, SeqCst);
     }
 
-    /// The owner checks repeatedly; a process that waits for room waits for such a check, or for the owner's death.
+    /// The owner checks the ring repeatedly. So a process that waits for room waits at most until such a check, or until the owner's death.
     fn lacks(&self) -> Option<(bool, bool)> {
         Some((false, false))
     }
@@ -373,7 +373,7 @@ impl Work for Soak {
 /// Fails unless the receiver, a blocked sender and a poller wake up at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {
     let sender = ring.sender();
-    // A poller never looks up by itself, and sleeps once.
+    // A poller sleeps once, and never checks by itself.
     let mut turn = |polls: bool, receive: &mut dyn FnMut(&mut Ring)| {
         let sent = Shared::<AtomicU64>::new();
         let receiver = Sleeper::this_thread();

@@ -16,14 +16,14 @@ use umsg::sysv::{self, Change, ControlError, Queue, ReceiveError, SendError, Sta
 #[cfg(feature = "crash-points")]
 use umsg_shm::account::Account;
 
-/// Soaks in this file, which share the time.
+/// The number of soaks in this file, which share the time.
 const SOAKS: u32 = 3;
 const KEY: i32 = 0x50a4;
 const TYPES: u64 = 6;
 /// The maximum number of messages in a batch.
 const BATCH: u64 = 3;
 
-/// A System V queue.
+/// The soak of a System V queue.
 struct SystemV {
     /// True if some messages are sent for later.
     delays: bool,
@@ -71,7 +71,7 @@ fn receive(
     }
     let how = match random.below(8) {
         0 => {
-            // Polls for any message: the kernel's queues can't be polled for a type, either.
+            // A poll waits for any message, because it can't select a type.
             clerk.poll(harass::how(random));
             How::Try
         }
@@ -210,7 +210,7 @@ impl Kind for SystemV {
     }
 
     fn lacks(status: &Status, journal: &Journal) -> (bool, bool) {
-        // A batch may wait although the queue has some room, and other senders behind it.
+        // A batch may wait for more room than the queue has, and other senders may wait after the batch.
         let largest = journal.most_wanted(SIZE as u64);
         let taken = status.entry.bytes + status.leased_bytes;
         let is_full = taken + largest > status.entry.qbytes;
@@ -277,7 +277,7 @@ fn soak(qbytes: u64, in_order: bool, what: &'static str) {
             ..Change::default()
         };
         queue.set(&change).expect("a smaller queue");
-        // A delayed message comes later than its number says.
+        // A delayed message is delivered after messages with higher numbers.
         let delays = !in_order;
         (SystemV { delays }, queue)
     });

@@ -17,7 +17,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// The current calls of a process's threads, and of its children. Source: proc(5).
+/// Returns the current calls of a process's threads, and of its children. Source: proc(5).
 fn portrait(pid: libc::pid_t) -> String {
     let mut text = String::new();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -74,8 +74,8 @@ impl Child {
 
     fn begin(leads: bool, work: impl FnOnce() -> i32) -> Child {
         let_children_complain();
-        // SAFETY: the child leaves with _exit; between, it calls the library and libc's malloc, which glibc makes
-        // usable in a child of a process with threads.
+        // SAFETY: the child leaves with _exit. Before, it calls the library and libc's malloc, which glibc makes usable in a child of a process with
+        // threads.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork");
         if leads {
@@ -105,7 +105,7 @@ impl Child {
         portrait(self.pid)
     }
 
-    /// Sends a signal, unless the child was reaped; also to the group that it leads.
+    /// Sends a signal, unless the child was reaped. If the child leads a group, the whole group gets the signal.
     pub fn signal(&self, signal: i32) {
         if self.exit.is_none() {
             let target = if self.leads { -self.pid } else { self.pid };
@@ -117,7 +117,7 @@ impl Child {
     /// Does the same as [`signal`](Self::signal), for the child alone.
     pub fn signal_leader(&self, signal: i32) {
         if self.exit.is_none() {
-            // SAFETY: as above.
+            // SAFETY: the signal goes to a child of this process that was not reaped, so no other process has its id.
             unsafe { libc::kill(self.pid, signal) };
         }
     }
@@ -192,7 +192,7 @@ impl Child {
         let pid = retried(|| unsafe { libc::waitpid(self.pid, &raw mut status, 0) });
         assert_eq!(pid, self.pid, "waitpid");
         let mut ignored = 0;
-        // SAFETY: as above, for the children in its group.
+        // SAFETY: the call waits for children of this process in the child's group, and the status is a local variable.
         while self.leads && retried(|| unsafe { libc::waitpid(-self.pid, &raw mut ignored, 0) }) > 0
         {
         }
@@ -256,9 +256,9 @@ fn die_with_parent() {
 /// True if a test forked this process.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// A child's panic is written to standard error: the harness would keep it in memory that dies with the child. The hook is set before the
-/// first child: a child that is forked while another test panics could not set it, because it would wait for that panic's locks without end.
-/// Returns the number of panics in children, including children that were killed before the panic ended them.
+/// A child's panic is written to standard error, because the harness would keep the text in memory that dies with the child. The hook is set before
+/// the first child is forked. A child that is forked while another test panics could not set the hook, because it would wait for the locks of that
+/// panic without end. Returns the number of panics in children, including children that were killed before the panic ended them.
 pub fn complaints() -> u64 {
     COMPLAINTS
         .get()

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Blocks that this thread has taken or given back.
+    /// The number of blocks that this thread has allocated or freed.
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Blocks that this thread has taken or given back.
+/// Returns the number of blocks that this thread has allocated or freed.
 pub fn calls() -> u32 {
     CALLS.get()
 }

@@ -1,11 +1,12 @@
-//! Messages that become due together.
+//! Messages whose delivery times pass before any process uses the queue.
 
 use std::time::{Duration, SystemTime};
 
 const DELAY: Duration = Duration::from_millis(60);
 const STUCK: Duration = Duration::from_secs(20);
 
-/// The tolerance of times: the coarse clock, which decides whether a message is due, lags by less than this, and CLOCK_REALTIME may be slewed.
+/// The tolerance of times. The coarse clock, by which the library delivers delayed messages, lags by less than this, and CLOCK_REALTIME may be
+/// slewed.
 pub const LAG: Duration = Duration::from_millis(20);
 
 /// The times of messages, in milliseconds, in the order of their sends. Many are equal.
@@ -19,8 +20,8 @@ pub fn by_time() -> Vec<u8> {
     order
 }
 
-/// Sends a message for each time, `send(position, time)`, before the first of them, and waits until all are due. No process looks at the queue
-/// meanwhile. If a message was due before the last send, calls `again` and repeats with later times.
+/// Sends a message for each time by `send(position, time)`, before the first of these times, and waits until all delivery times have passed. No
+/// process uses the queue meanwhile. If a delivery time had passed before the last send, calls `again` and repeats with later times.
 pub fn until_all_are_due(send: impl Fn(u8, SystemTime), mut again: impl FnMut()) {
     for wait in [DELAY, 10 * DELAY, STUCK] {
         let begin = SystemTime::now() + wait;

@@ -249,7 +249,7 @@ impl Face for Named {
     }
 }
 
-/// A test for each face of a function that takes one as its type.
+/// Makes a test for each API of a function that takes a [`Face`] as its type parameter.
 #[macro_export]
 macro_rules! for_each_face {
     ($($test:ident)*) => {

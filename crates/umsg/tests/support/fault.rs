@@ -1,5 +1,5 @@
-//! A page that the test never provides (userfaultfd): a system call that reads or writes it stays in the kernel, with all locks that it has
-//! taken.
+//! A page that the test never provides (userfaultfd). A system call that reads or writes this page stays in the kernel, with all locks that the call
+//! has taken.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +31,7 @@ pub fn prepare() {
     FAULTS.store(faults as i32, Ordering::Relaxed);
 }
 
-/// Returns whether the kernel has such pages.
+/// Returns whether the kernel permits pages that are never provided.
 pub fn is_possible() -> bool {
     // SAFETY: the call takes numbers.
     let faults = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
@@ -52,7 +52,7 @@ pub fn write_for_ever(file: File) -> io::Result<()> {
     })
 }
 
-/// Does the same by listing a directory into the page: the thread then holds the lock of the directory's inode.
+/// Lists the directory into the page, as [`write_for_ever`] writes from it: the new thread then holds the lock of the directory's inode.
 pub fn list_for_ever(directory: File) -> io::Result<()> {
     sleep_over_a_page(directory, |descriptor, page| {
         // SAFETY: as in `write_for_ever`; the kernel writes no more than the length.
@@ -76,7 +76,7 @@ fn sleep_over_a_page(file: File, call: fn(i32, usize)) -> io::Result<()> {
     Err(io::Error::other("the call came back"))
 }
 
-/// Returns the address of such a page.
+/// Returns the address of a page that is never provided.
 fn page() -> io::Result<usize> {
     let faults = FAULTS.load(Ordering::Relaxed);
     // SAFETY: the mapping is new. The structure has the length that the request's number defines, and outlives the call.
@@ -92,7 +92,7 @@ fn page() -> io::Result<usize> {
     }
 }
 
-/// Returns how many threads of this process sleep on such a page. Source: proc_pid_wchan(5).
+/// Returns how many threads of this process sleep on a page that is never provided. Source: proc_pid_wchan(5).
 fn sleepers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let sleeps = |task: &std::fs::DirEntry| {

@@ -38,7 +38,7 @@ pub fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Checks `ready` every fifth of a millisecond, for at most `patience`. Returns whether it became true.
+/// Checks `ready` every fifth of a millisecond, for at most `patience`. Returns whether `ready` became true.
 #[must_use]
 pub fn wait_until(patience: Duration, mut ready: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + patience;

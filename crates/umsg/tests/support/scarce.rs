@@ -50,8 +50,8 @@ pub fn leave_descriptors(free: usize) {
     limit(libc::RLIMIT_NOFILE, end as u64);
 }
 
-/// Mounts a tmpfs that only this process, which has to be a child, and its children see. `options` are those of mount, such as
-/// `size=1m`. Returns false if this is not permitted.
+/// Mounts a tmpfs that only this process, which has to be a child, and its children see. `options` are those of mount, such as `size=1m`. Returns
+/// false if the process may not mount.
 #[must_use]
 pub fn mount_private(at: &Path, options: &str) -> bool {
     let at = CString::new(at.to_str().unwrap()).unwrap();
@@ -136,8 +136,7 @@ impl InUse {
     }
 }
 
-/// Returns all files below a directory. Directories are left out, and so are two kinds of files that stay: the files of living processes, and the
-/// count of changes.
+/// Returns all files below a directory. Omits directories, and two kinds of files that stay: the files of living processes, and the count of changes.
 pub fn entries(place: &Path) -> Vec<String> {
     let mut names = everything(place);
     names.retain(|name| !is_life(name) && name != ".changes");

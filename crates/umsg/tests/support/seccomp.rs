@@ -25,7 +25,7 @@ pub fn refuse(calls: &[Call], errno: i32) {
     ));
 }
 
-/// From now on, these calls have this action instead of being made.
+/// From now on, the kernel takes this action in place of making these calls.
 #[track_caller]
 pub fn act_on(calls: &[libc::c_long], action: u32) {
     let calls: Vec<Call> = calls.iter().copied().map(Call::from).collect();

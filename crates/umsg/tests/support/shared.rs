@@ -55,5 +55,5 @@ impl<T> Drop for Shared<T> {
 
 // SAFETY: the pointer leads to a value that is Sync.
 unsafe impl<T: Zeroed> Sync for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: the pointer leads to a value that is Sync.
 unsafe impl<T: Zeroed> Send for Shared<T> {}

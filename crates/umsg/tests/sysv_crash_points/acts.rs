@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use umsg::sysv::{Change, Queue, ReceiveError, Want};
 use umsg_shm::crash;
 
-/// Any type except the awaited one, and any length: many messages fit into their cell, some need the arena, a few make it grow.
+/// Any type except the awaited one, and any length: many messages fit into their cell, some need the arena, a few make the arena grow.
 pub fn any(random: &mut Random) -> (u16, usize) {
     let mtype = match random.below(3) {
         0 => 1,
@@ -57,7 +57,7 @@ pub fn fill(clerk: &mut Clerk<'_>) {
     }
 }
 
-/// Receives messages, each time by another selection.
+/// Receives messages, each time with another selection.
 pub fn receive(clerk: &mut Clerk<'_>, count: usize) {
     let wants = [
         Want::Any,
@@ -103,7 +103,7 @@ pub fn leave_leases(clerk: &mut Clerk<'_>) {
     holder.expect(Exit::Code(0), "the holder");
 }
 
-/// A receiver that is given a message, and dies before it has taken it.
+/// A receiver gets an offered message, and dies before it has taken the message.
 pub fn leave_offer(clerk: &mut Clerk<'_>) {
     let mut dead = Child::run(|| {
         crash::arm("MSG_TAKEN_UP", 1);

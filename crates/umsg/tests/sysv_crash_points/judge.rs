@@ -1,4 +1,4 @@
-//! The rules that must hold when a process has died.
+//! The checks after the death of a process.
 
 use super::acts::{any, status};
 use super::stage::{QBYTES, Stage, WANTED};
@@ -25,7 +25,7 @@ impl Stage<'_> {
         let entry = before.entry;
         let types = self.queue.types(QBYTES).expect("the types");
         let left = self.drain();
-        // The message of a blocked sender may have been admitted meanwhile, if its death was not known.
+        // If no process has noticed the death of a blocked sender, its message may have been admitted meanwhile, and the counts differ.
         if before.blocked_senders == 0 {
             self.check_counts(&left, (entry.messages, entry.bytes), &types, what);
         }
@@ -42,7 +42,7 @@ impl Stage<'_> {
         assert!(!rest.damaged, "{what}: marked as damaged");
     }
 
-    /// Makes all processes notice that waiters are dead, and receives the messages that were offered to them; these are back after a slice.
+    /// Makes all processes notice that waiters are dead, and receives the messages that were offered to them. These messages are back after a slice.
     /// Returns the number of missing messages.
     fn settle(&self, losses: usize, what: &str) -> usize {
         let mut clerk = self.worker(OBSERVER);
@@ -80,7 +80,7 @@ impl Stage<'_> {
         );
     }
 
-    /// Checks that the messages of a queue at rest came in order of arrival: those of each sender in its order, and all of them behind the older
+    /// Checks that the messages of a queue at rest came in order of arrival: those of each sender in its order, and all of them after the older
     /// messages.
     fn check_arrivals(&self, numbers: &[usize], prefilled: usize, what: &str) {
         let sender = |number: usize| self.journal.messages[number].sender.load(SeqCst);

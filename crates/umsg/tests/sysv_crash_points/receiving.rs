@@ -37,7 +37,7 @@ pub const ALL: &[Scenario] = &[
     .alone(crash_points![MSG_ENDED])
     .dies_at(crash_points![MSG_ENDED]),
     Scenario::new("receives what the dead had leased", |clerk| {
-        // Another process may have checked the holders within this tick of the clock.
+        // If another process has checked the holders within this tick of the clock, this call has to wait for the next tick.
         let _ = clerk.receive(How::Within(STUCK), Want::Any);
         receive(clerk, 3);
     })

@@ -65,7 +65,7 @@ impl Kind for Sysv {
         status(queue).memory
     }
 
-    /// Up to MSG_COPIED, a message still belongs to the queue, and an offered message goes back.
+    /// Up to MSG_COPIED, a message still belongs to the queue: it is not lost, and an offered message goes back.
     fn may_lose(_: &Scenario, point: &str) -> bool {
         ["MSG_ENDED", "MSG_ADMITTED", "MSG_SENT", "MSG_LINKED"].contains(&point)
     }

@@ -65,7 +65,7 @@ fn blocked_calls_learn_of_the_end_at_once() {
         assert!(wait_until(STUCK, is_blocked));
         queue.close_send().unwrap();
         assert_eq!(sender.join().unwrap(), Err(SendError::Closed));
-        // The end comes with the last lease.
+        // The end of the stream is reported when the last lease ends.
         let mut job = queue.receive_lease(Want::Any).unwrap();
         while let Ok(next) = queue.try_receive_lease(Want::Any) {
             std::mem::replace(&mut job, next).acknowledge().unwrap();
@@ -93,7 +93,7 @@ fn msgsnd_and_msgrcv_do_not_heed_the_end() {
         assert_eq!(queue.try_receive_vec(Want::Any), Err(ReceiveError::Closed));
         let received = raw::msgrcv(id, &mut buffer, 0, nowait, Until::Forever);
         assert_eq!(received, Err(libc::ENOMSG));
-        // A receiver that waits goes on waiting after a close.
+        // A waiting msgrcv continues to wait after a close.
         queue.reopen_send().unwrap();
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| raw::msgrcv(id, &mut [0; 16], 0, 0, Until::After(STUCK)));
