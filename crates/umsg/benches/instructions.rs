@@ -17,8 +17,8 @@ use umsg::{posix, ring, sysv};
 const TEXT: [u8; 16] = *b"0123456789abcdef";
 const WARM_UP: usize = 100;
 
-/// Opens a queue in a namespace of its own. The benchmark's process ends without destructors, so each queue goes with the directory, which
-/// is removed at once after the queue is open.
+/// Opens a queue in a namespace of its own. The benchmark's process ends without destructors. So the directory is removed, with the queue, as soon as
+/// the queue is open.
 fn in_namespace<T>(open: impl FnOnce(&umsg::Namespace, &std::path::Path) -> T) -> T {
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in /dev/shm");
     let namespace = umsg::Namespace::at(directory.path()).expect("a namespace");

@@ -35,7 +35,7 @@ fn client(directory: &str, number: usize) -> Result<()> {
     Ok(())
 }
 
-/// Answers until no request has come for a while.
+/// Answers requests until none has come for a while.
 async fn answer(namespace: Namespace, requests: Arc<posix::Queue>) -> Result<usize> {
     let mut answered = 0;
     while let Ok(request) = timeout(Duration::from_secs(1), requests.receive_vec()).await {

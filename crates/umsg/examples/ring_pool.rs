@@ -19,7 +19,7 @@ fn main() -> Result<()> {
         let (sender, answer) = (jobs.sender(), answers.sender());
         workers.push((sender, std::thread::spawn(move || work(jobs, answer))));
     }
-    // Job n goes to worker n modulo 3: the count of primes below n hundred.
+    // Job n counts the primes below n hundred, and goes to worker n modulo 3.
     for job in 0..JOBS {
         let limit = job * 100;
         let post = Post::new(job).payload(&limit.to_ne_bytes());

@@ -139,8 +139,8 @@ impl Display for Event<'_> {
 /// crate, the function may run in the handler. With the feature `tracing`, the subscriber may also run in the handler: then no signal handler may
 /// call the crate, unless the subscriber is async-signal-safe.
 ///
-/// The function may use queues. Events of that use, in this thread, are dropped, so the function is not called again before it returns. Other threads
-/// may call it at the same time. It must return: a thread that leaves it by longjmp gets no more events.
+/// The function may use queues. Events of these uses are dropped in this thread, so the function is not called again before it returns. Other threads
+/// may call the function at the same time. The function must return: a thread that leaves it by longjmp gets no more events.
 pub type Listener = fn(&Event<'_>);
 
 /// Sets the function that gets the events of this process's queues, in place of the earlier function. Other threads may still be in the earlier

@@ -104,8 +104,8 @@ impl Namespace {
         Ok(removed)
     }
 
-    /// Removes stale files as [`sweep`](Self::sweep) does, apart from the directories of IPC namespaces: to know which of these have ended, a process
-    /// looks at all processes.
+    /// Removes stale files as [`sweep`](Self::sweep) does, apart from the directories of IPC namespaces: the search for ended IPC namespaces inspects
+    /// all processes of the machine.
     #[doc(hidden)]
     pub fn sweep_files(&self) -> Result<StaleFiles, NamespaceError> {
         Ok(StaleFiles::new(

@@ -1,6 +1,6 @@
 //! Clocks that are set while queues are in use, and processes of other time namespaces.
 //!
-//! A test can't set the machine's clock. It lets the library read CLOCK_REALTIME with a step, in a separate process.
+//! A test can't set the machine's clock. So a test makes the library read CLOCK_REALTIME with a step, in a separate process.
 
 mod support;
 

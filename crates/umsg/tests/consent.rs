@@ -358,7 +358,7 @@ fn a_process_that_runs_another_program_gets_no_signal_for_the_old_one() {
     target.child.expect_alive();
 }
 
-/// Sends as a new process that knows the target, changes something about itself, and sends again.
+/// Sends as a new process that has learned the target's consents, changes something about itself, and sends again.
 fn still_notifies(change: impl Fn(&Target)) {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let target = Target::begin(&place, &queue);

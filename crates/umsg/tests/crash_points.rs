@@ -27,7 +27,7 @@ use umsg_shm::crash;
 const CREATE_POINTS: &[&str] =
     crate::crash_points![CREATE_EMPTY CREATE_LABELLED CREATE_UNNAMED CREATE_NAMED];
 
-/// Points under a lock at which a death leaves different states behind: scenario, point.
+/// Points under a lock, each with its scenario. The deaths at these points leave different states behind.
 const DEADLY: &[(&str, &str)] = &[
     ("sends short messages of one priority", "SEND_PUBLISHED"),
     ("sends messages for which the arena grows", "ARENA_SPLIT"),
@@ -60,7 +60,7 @@ const DEADLY: &[(&str, &str)] = &[
     ("receives what the dead held", "RETURN_MARKED"),
 ];
 
-/// Other files of tests that kill at points.
+/// Other test files whose tests kill at points.
 const OTHER_FILES: &[&str] = &[
     "crash_notification.rs",
     "crash_policies.rs",

@@ -140,7 +140,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
         (readable, writable || !readable),
         "{says}"
     );
-    // The queue goes on working.
+    // The queue still works.
     while queue.try_receive(&mut [0; 8]).is_ok() {}
     assert_eq!(polled(descriptor), (false, true), "{says}");
     while queue.try_send(b"m", 0).is_ok() {}
@@ -406,7 +406,7 @@ fn dies_ringing_sysv(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
         (readiness.readable, readiness.writable || all_is_leased),
         "{says}"
     );
-    // The queue goes on working.
+    // The queue still works.
     std::thread::sleep(Duration::from_millis(5));
     while queue.try_receive(Want::Any, &mut [0; 8]).is_ok() {}
     assert_eq!(polled(descriptor), (false, true), "{says}");

@@ -66,8 +66,8 @@ fn kill_crowds(
     [settled, memory()]
 }
 
-/// Kills senders, one after the other, that are in the list but whose nodes the kernel does not know yet. Returns the memory after
-/// some deaths and after all.
+/// Kills senders, one after the other, after they are in the list and before their nodes are registered with the kernel. Returns the memory after
+/// some deaths and after all deaths.
 fn die_unmarked(send: impl Fn(&[u8; SIZE]), memory: impl Fn() -> u64) -> [u64; 2] {
     let mut settled = 0;
     for death in 0..KILLS * CROWD {

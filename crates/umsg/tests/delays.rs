@@ -425,7 +425,7 @@ fn a_poller_is_told_when_a_delayed_message_is_due() {
                 .unwrap(),
         }
         let begin = Instant::now();
-        // A process that has a helper for the time is not woken before the message is due.
+        // A process with a helper thread for delivery times is not woken before the delivery time of a message.
         assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
         assert!(begin.elapsed() >= DELAY);
     }

@@ -339,7 +339,7 @@ fn lasting_poller(place: &Place) -> Child {
 #[test]
 fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
     let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
-    // One process has the doorbell open already, the other has to look for it.
+    // `known` already has the doorbell open. Another handle has to search for the doorbell.
     let known = place.open("/q");
     for knows in [true, false] {
         let mut poller = lasting_poller(&place);

@@ -15,7 +15,7 @@ use umsg::posix::Queue;
 /// The limit on the wait for a child: no child takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One test at a time: the listener belongs to the process.
+/// Lets the tests run one at a time, because the listener belongs to the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

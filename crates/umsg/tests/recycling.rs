@@ -457,7 +457,7 @@ fn created(place: &Place) -> Option<Own> {
     }
 }
 
-/// Opens the queue and uses it, creates one, or removes one. Returns whether there was any.
+/// Opens the queue and uses it, creates one, or removes one. Returns whether there was a queue.
 fn disturb(namespace: &Namespace, which: u32) -> bool {
     let mut options = posix::OpenOptions::new();
     options.read(true).write(true).namespace(namespace);

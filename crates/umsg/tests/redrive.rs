@@ -322,7 +322,7 @@ fn a_snapshot_keeps_the_history() {
         (done.messages, drain(&queue)),
         (1, vec![(b"poison".to_vec(), 7)])
     );
-    // A snapshot without histories has a version that earlier readers know.
+    // A snapshot without histories has a version that earlier readers accept.
     drain(&dead);
     let mut plain = Vec::new();
     dead.snapshot(&mut plain).unwrap();

@@ -1,8 +1,9 @@
 //! A real SIGKILL at every named point of a ring, and the checks afterwards.
 //!
-//! If a sender dies: the owner gets all messages of its finished sends, whole and in order, and at most one further message of it; the owner gets
-//! all messages of a bystander; no process is held up; a newcomer sends; and the capacity of the ring is the same as before. If the owner dies:
-//! each sender gets an error, also a sender that was waiting for room; another process makes a ring of that name; and nothing is left behind.
+//! After the death of a sender, the owner gets all messages of the sender's finished sends, whole and in order, and at most one further message of
+//! this sender. The owner also gets all messages of a bystander. No process is delayed, a newcomer can send, and the capacity of the ring is the same
+//! as before. After the death of the owner, each sender gets an error, also a sender that was waiting for room. Another process can make a ring of
+//! that name, and nothing is left behind.
 
 mod chaos;
 #[path = "ring_crash_points/mod.rs"]
@@ -223,7 +224,7 @@ fn every_point_of_a_ring_is_killed_at() {
     points::expect_all(Face::Ring, &killed);
 }
 
-/// Points at which a death leaves different states behind: scenario, point.
+/// Points, each with its scenario. The deaths at these points leave different states behind.
 const DEADLY: &[(&str, &str)] = &[
     ("sends to a sleeper", "SEND_PUBLISHED"),
     ("sends to a sleeper", "RING_SILENCED"),

@@ -24,7 +24,7 @@ use support::{turn, wait_until};
 use umsg::sysv::{OpenError, ReceiveError, SendError, Waiting, Want};
 use umsg_shm::crash;
 
-/// Points under the lock at which a death leaves different states behind: scenario, point.
+/// Points under the lock, each with its scenario. The deaths at these points leave different states behind.
 const DEADLY: &[(&str, &str)] = &[
     (
         "sends mixed messages into a queue that holds some",
@@ -68,7 +68,7 @@ const CREATE_POINTS: &[&str] = crate::crash_points![
 ];
 const REMOVE_POINTS: &[&str] = crate::crash_points![MSG_REMOVED MSGCTL_UNLABELLED];
 
-/// Other files of tests that kill at points.
+/// Other test files whose tests kill at points.
 const OTHER_FILES: &[&str] = &[
     "crash_pollable.rs",
     "doorbell_users.rs",

@@ -350,7 +350,7 @@ fn queues_that_come_and_go_are_counted_at_once() {
         let (mut random, mut keys) = (Random::new(7), Vec::new());
         for step in 0..600 {
             if keys.len() < 2 || random.below(2) == 0 {
-                // The same keys come back, and so do their indices.
+                // The same keys are used again, and so are their indices.
                 let key = (1..).find(|key| !keys.contains(key)).unwrap();
                 place.create_sysv(key).try_send(1, b"four").unwrap();
                 keys.push(key);

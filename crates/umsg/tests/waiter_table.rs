@@ -41,7 +41,7 @@ fn wait_in_a_crowd(
         let count = threads.count();
         if count == NODES + BEYOND {
             assert!(wait_until(LONG, || waiting() == NODES), "{}", waiting());
-            // Non-blocking calls continue meanwhile.
+            // Non-blocking calls still succeed while all nodes are taken.
             is_left_alone();
             assert_eq!((waiting(), done.load(Ordering::Relaxed)), (NODES, 0));
         }

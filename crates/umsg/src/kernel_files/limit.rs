@@ -136,7 +136,7 @@ impl Limit {
             .find(|limit| limit.path().as_bytes() == path)
     }
 
-    /// Returns the limit that a file in memory stands for. The caller has checked [`is_marked`].
+    /// Returns the limit that a file in memory represents. The caller has checked [`is_marked`].
     ///
     /// ```
     /// use std::os::fd::AsFd;
@@ -214,7 +214,7 @@ impl Limit {
         }
     }
 
-    /// Opens a file in memory that stands for the limit, with an access mode of open(2) and further flags.
+    /// Opens a file in memory that represents the limit, with an access mode of open(2) and further flags.
     ///
     /// ```
     /// use umsg::kernel_files::limit::Limit;

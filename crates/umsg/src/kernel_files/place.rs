@@ -162,7 +162,7 @@ pub fn check(name: &[u8]) -> Result<(), i32> {
     }
 }
 
-/// Looks for a queue.
+/// Searches for a queue.
 ///
 /// ```
 /// use umsg::kernel_files::place::{Found, find};

@@ -53,7 +53,7 @@ pub(crate) const BELIEVED: u64 = 10_000_000;
 /// A process that has found no count searches for a count again after this time, in nanoseconds.
 const AGAIN: u64 = 1_000_000_000;
 
-/// The count that was used last; None while there is none.
+/// The count that was used last. None if this process keeps no count.
 static LAST: Mutex<Option<Arc<Changes>>> = Mutex::new(None);
 
 /// The page of the first namespace in which this process has announced counts of queues without the use of [`LAST`].
@@ -322,7 +322,7 @@ fn open_path(path: impl Arg, owner: u32) -> Option<OwnedFd> {
     (is_file && is_private && is_whole).then_some(file)
 }
 
-/// Makes the file, unless there is one.
+/// Makes the file of the count, unless it exists.
 fn create(namespace: &Path) -> Option<()> {
     let mut directory = Directory::open(namespace).ok()?;
     if directory.open_to_others() || directory.owner() != caller() {

@@ -53,8 +53,8 @@ impl Directory {
         Directory::of(fd, path, stat)
     }
 
-    /// Reads the status of a directory by path, to compare it with an earlier one. The caller must not use files in it by path, because the path
-    /// may lead to another directory by then.
+    /// Reads the status of a directory by path, to compare it with an earlier status. The caller must not use files in the directory by path, because
+    /// the path may lead to another directory by then.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).

@@ -51,7 +51,7 @@ impl Namespace {
         fs::lstat(path).is_err_and(|error| error == Errno::NOENT)
     }
 
-    /// Returns the names of all rings, in the order of their bytes. There are none if the namespace has no trusted directory of rings.
+    /// Returns the names of all rings, in the order of their bytes. Returns no names if the namespace has no trusted directory of rings.
     ///
     /// # Errors
     /// The errors of [`queue_names`](Self::queue_names).
@@ -75,7 +75,8 @@ impl Namespace {
         files_of(&self.queues()?)
     }
 
-    /// Returns the names of all rings as [`queue_files`](Self::queue_files) does. There are none if the namespace has no trusted directory of rings.
+    /// Returns the names of all rings as [`queue_files`](Self::queue_files) does. Returns no names if the namespace has no trusted directory of
+    /// rings.
     ///
     /// # Errors
     /// The errors of [`queue_names`](Self::queue_names).

@@ -39,7 +39,7 @@ pub enum NamespaceError {
     HoldsOtherFiles {
         /// The directory.
         path: PathBuf,
-        /// One of the files.
+        /// One of the other files.
         file: OsString,
     },
     /// The directory belongs to a user that could tamper with the queues (`EACCES`).
@@ -60,7 +60,7 @@ pub enum NamespaceError {
         /// The user that may own the directory besides root, as in `Stranger`.
         trusted: u32,
     },
-    /// Other users can write in the directory, and it is not sticky. So they could replace queues (`EACCES`).
+    /// Other users can write in the directory, which is not sticky. So these users could replace queues (`EACCES`).
     #[error("other users can write to {path} (mode {mode:04o}), and it is not sticky. Run `chmod go-w {path}` for a private namespace, or `chmod +t {path}` for a shared one.", path = .path.display())]
     Tamperable {
         /// The directory.
@@ -141,7 +141,7 @@ pub enum NamespaceError {
     Busy {
         /// The directory of the queues.
         path: PathBuf,
-        /// The process, if /proc/locks names it.
+        /// The stopped process. None if /proc/locks does not show the process.
         holder: Option<u32>,
     },
     /// No file descriptor is left (`EMFILE` of the process, `ENFILE` of the system).

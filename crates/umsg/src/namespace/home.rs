@@ -47,7 +47,7 @@ pub(super) fn pid_namespace() -> Result<PidNamespace, Errno> {
     })
 }
 
-/// Returns the random number of this boot. It never changes, so it is read once.
+/// Returns the random number of this boot. The number never changes, so it is read once.
 pub(super) fn boot_id() -> Result<[u8; 16], NamespaceError> {
     // Zero means that the UUID was not read yet: in a version 4 UUID, both halves have a bit that is set. Relaxed: a thread that sees only one half
     // reads both again, and each reader finds the same value.

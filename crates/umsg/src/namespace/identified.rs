@@ -1,4 +1,4 @@
-//! Opening a file that another user may have put there.
+//! Opens files of directories in which other users can create entries.
 //!
 //! open(2) of a FIFO takes the lock of its pipe. Another user can hold that lock for ever, by a write from a page whose fault handler never
 //! answers. `O_NONBLOCK` does not help: no signal ends the opener's sleep. So the type of each file is checked before the file is opened.

@@ -15,7 +15,7 @@ use super::{msg, transient};
 
 const OTHER: &str = "a FIFO, a socket or a device";
 
-/// An entry of a namespace that stands in the place of a queue or ring: a symbolic link, a FIFO, a directory.
+/// An entry of a namespace that takes the place of a queue or ring: a symbolic link, a FIFO, a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Intruder {
@@ -44,12 +44,12 @@ impl Namespace {
             let is_goner = || transient::is_ones(queues, OsStr::from_bytes(name.to_bytes()));
             what(stat).filter(|_| !is_goner())
         })?;
-        // A namespace of an earlier version has no directory for rings.
+        // A namespace of an earlier version may have no directory for System V queues, or for rings.
         if let Ok(typed) = self.queues_of(SYSV) {
             found.extend(in_directory(&typed, msg::what_else)?);
         }
         if let Ok(rings) = self.queues_of(RINGS) {
-            // The socket of a ring is in the same directory.
+            // A ring's socket, whose name begins with `.bell-`, is in the directory of rings, and is no intruder.
             let is_poll_fifo = |name: &CStr| name.to_bytes().starts_with(b".bell-");
             found.extend(in_directory(&rings, |_, name, stat| {
                 what(stat).filter(|what| *what != OTHER || !is_poll_fifo(name))

@@ -301,7 +301,7 @@ fn begin(
 /// Opens the file of a life. Returns None if the directory has no file of this name that yields the liveness id. After an error, it is unknown
 /// whether the process lives.
 ///
-/// The file is opened after it is identified, so that a stranger's FIFO in its place can't block the opening. This needs /proc.
+/// The file is first identified, and then opened through /proc, so that a stranger's FIFO in its place can't block the opening.
 fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let seen = match fs::openat(&directory, name, flags, Mode::empty()) {

@@ -35,10 +35,10 @@ pub struct Limits {
     pub max_messages: u32,
     /// The largest message size of a new POSIX queue, in bytes: 1 to 16 MiB, which is also the default.
     pub max_message_size: u32,
-    /// The capacity of a POSIX queue that is created without one, in messages: 1 to 1,048,576; the default is 10. Such a queue gets `max_messages`
-    /// if that is lower.
+    /// The capacity of a POSIX queue that is created without a capacity, in messages: 1 to 1,048,576; the default is 10. Such a queue gets
+    /// `max_messages` if that is lower.
     pub default_messages: u32,
-    /// The message size of a POSIX queue that is created without one, in bytes: 1 to 16 MiB; the default is 8,192. Such a queue gets
+    /// The message size of a POSIX queue that is created without a message size, in bytes: 1 to 16 MiB; the default is 8,192. Such a queue gets
     /// `max_message_size` if that is lower.
     pub default_message_size: u32,
     /// The largest memory of all queues of both kinds and rings together, in bytes, counted when it is allocated. There is no limit by

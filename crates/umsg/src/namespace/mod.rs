@@ -35,9 +35,8 @@
 //!
 //! **PID namespaces.** Processes of several PID namespaces share queues. A liveness id identifies each process, see `life.rs`.
 //!
-//! **If a process dies** while it creates a namespace, the next process completes the namespace. If a process dies while it sets limits,
-//! the old or the new limits hold. If a process dies while it creates a queue, there is no queue, or a complete one: the link is the
-//! commit.
+//! **If a process dies** while it creates a namespace, the next process completes the namespace. If a process dies while it sets limits, either all
+//! old limits or all new limits apply. If a process dies while it creates a queue, there is no queue, or a complete one: the link is the commit.
 //!
 //! ```
 //! # let path = std::env::temp_dir().join(format!("umsg-doc-{}", std::process::id()));

@@ -130,7 +130,8 @@ impl Namespace {
     /// `NotFound`; `Denied` (`EPERM` of the system call, `EACCES` for callers) if the file belongs to another user; `Namespace(NotWritable)`
     /// if the caller may not write to the directory; `Directory`, `System`.
     ///
-    /// If the file has other names, the call removes its permissions: otherwise the last remaining name would count as the queue's only name.
+    /// If the file has other names, the call removes its permissions: otherwise other processes would accept the last remaining name as the queue's
+    /// name.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())

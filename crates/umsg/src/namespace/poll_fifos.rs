@@ -12,7 +12,7 @@
 //! A process that begins to poll a queue sweeps some doorbells before it locks the queue. [`Namespace::sweep`] sweeps all doorbells.
 //!
 //! A process that removes a FIFO holds an exclusive lock on it. A process that begins to poll locks the FIFO, and then checks that the name still
-//! leads to that FIFO. So no process begins to poll a FIFO without a name. Earlier pollers of such a FIFO still get its signals.
+//! leads to that FIFO. So no process begins to poll a FIFO without a name. For its earlier pollers, such a FIFO still works.
 //!
 //! **Only FIFOs of the caller are used.** Another user can hold the lock of its own FIFO without limit. Opening that FIFO would wait in the kernel,
 //! and no signal would end the wait. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no access.

@@ -43,7 +43,7 @@ impl Unpublished {
     /// requests, before the umask.
     ///
     /// # Errors
-    /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
+    /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files in the directory.
     #[cfg(test)]
     pub(crate) fn create(namespace: &Namespace, mode: u32) -> Result<Unpublished, FileError> {
         Unpublished::create_in(namespace, POSIX, mode)

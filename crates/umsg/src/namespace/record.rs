@@ -61,7 +61,7 @@ pub(super) struct Record {
     pub(super) home: Home,
 }
 
-/// Reads the record; None if there is none. If the file belongs to neither root nor the directory's owner, the file is ignored and not
+/// Reads the record; None if the namespace has no record. If the file belongs to neither root nor the directory's owner, the file is ignored and not
 /// opened.
 ///
 /// # Errors

@@ -27,7 +27,7 @@ impl Namespace {
     ///
     /// A set-user-ID or set-group-ID program ignores the variable.
     ///
-    /// If `$UMSG_IPC_NAMESPACE` names another IPC namespace of the kernel than the caller's, this returns the namespace of the caller's IPC
+    /// If `$UMSG_IPC_NAMESPACE` names another IPC namespace of the kernel than the caller's, the call returns the namespace of the caller's IPC
     /// namespace, which is inside the selected directory. `umsg run` and the drop-in set that variable.
     ///
     /// ```no_run
@@ -249,8 +249,8 @@ fn admitted(
     })
 }
 
-/// Checks that /proc exists. A missing /proc is reported here, because later calls would report wrong permissions. Other errors are
-/// reported by the call that needs the directory.
+/// Checks that /proc exists. This function reports a missing /proc, because later calls would report wrong permissions. Other errors are reported by
+/// the call that needs the directory.
 ///
 /// The link is read and not followed: a read of the directory of a new process makes the kernel create inodes, which takes several microseconds. If
 /// /proc belongs to a PID namespace that does not contain the process, the link has no target.

@@ -49,8 +49,8 @@ pub(super) fn check_owner(directory: &Directory, trusted: u32) -> Result<(), Nam
     }
 }
 
-/// Returns whether a map of user_namespaces(7) has this user id. If a user has no id there, the kernel shows user 65534 as the owner of the user's
-/// files.
+/// Returns whether a map of user_namespaces(7) has this user id. If the map has no id for a user, the kernel shows user 65534 as the owner of the
+/// user's files.
 fn is_mapped(user: u32, map: &str) -> bool {
     map.lines().any(|line| {
         let numbers = line.split_whitespace().map(str::parse::<u64>);

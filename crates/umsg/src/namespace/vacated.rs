@@ -34,7 +34,7 @@ use umsg_shm::posix_engine::segment::{self, Seen, Taken};
 /// The mode of these files. No other user has ever had such a file open.
 const PRIVATE: u32 = 0o600;
 
-/// The number of entries of a directory in which a process looks for segments of dead processes.
+/// The number of entries of a directory in which a process searches for segments of dead processes.
 const SWEPT: usize = 256;
 
 /// The state of a name.

@@ -1,7 +1,7 @@
 //! The record of every message, in memory that a killed process leaves behind.
 //!
-//! A message is its number (4 bytes) and a pattern that follows from it. The notes of the sender before and after the call, and the notes of the
-//! receiver, suffice for the judgement at the end: no message is lost, repeated or changed.
+//! A message is its number (4 bytes) and a pattern that is computed from the number. The notes of the sender before and after the call, and the notes
+//! of the receiver, suffice for the judgement at the end: no message is lost, repeated or changed.
 
 use super::hands::{HANDS, Hand};
 use super::poll_readable;

@@ -22,7 +22,7 @@ const TOLERANCE: Duration = Duration::from_millis(100);
 /// A call may wait this long for a lock that has an owner. Each attack is shorter than this.
 const ATTACK: Duration = Duration::from_secs(10);
 
-/// The number of counters for error numbers. A higher number counts as the highest.
+/// The number of counters for error numbers. A higher number is counted as the highest.
 const ERRORS: usize = 134;
 
 /// The current call of one victim.

@@ -73,7 +73,7 @@ fn belongs(name: &OsStr, to: IpcNamespace) -> bool {
 /// Returns the directory of an IPC namespace inside a namespace's directory. Creates it if necessary.
 pub(super) fn find_or_make(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
     let (usual, user) = (name_of(of), caller());
-    // The directory of root comes before the caller's, so that processes of several users in one IPC namespace use the same directory.
+    // Root's directory is tried before the caller's, so that processes of several users in one IPC namespace use the same directory.
     let mut names = vec![
         usual.clone(),
         format!("{usual}-0"),

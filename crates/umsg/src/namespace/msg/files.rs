@@ -112,7 +112,7 @@ impl NewFile {
     /// Creates an empty file of mode 0600, open for reading and writing, with FD_CLOEXEC.
     ///
     /// # Errors
-    /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
+    /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files in the directory.
     ///
     /// # If the process dies
     /// An unnamed file vanishes. A file with a temporary name stays until a sweep.

@@ -1,8 +1,8 @@
 //! The lock under which a user's names change: flock(2) on a directory that only the user and root can open (`own_directory.rs`).
 //!
-//! In a sticky directory, only the owner of a file and root remove its name. Root takes the owner's lock to do so. So if two processes find
-//! the same stale name, the slower one does not remove the new file of the faster one. Conflicts between users need no lock: if two users
-//! create a name, link(2) and symlink(2) let one succeed.
+//! In a sticky directory, only the owner of a file and root remove its name. Root takes the owner's lock before it removes a name. So if two
+//! processes find the same stale name, the slower process does not remove the new file of the faster process. Conflicts between users need no lock:
+//! if two users create a name, link(2) and symlink(2) let one user succeed.
 //!
 //! The kernel releases the lock when its holder dies, at any instruction. A *stopped* holder keeps the lock. If no name changes for
 //! [`PATIENCE`], the user's other processes get an error that names the holder. Processes that need no lock continue.

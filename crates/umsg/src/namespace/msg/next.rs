@@ -204,7 +204,7 @@ fn read_own(own: &Path) -> Result<Option<Next>, FileError> {
     }
 }
 
-/// Reads a user's file `next`; None if there is none, or if its contents are invalid.
+/// Reads a user's file `next`. None if the file does not exist, or if its contents are invalid.
 fn read(own: &Path) -> Result<Option<Next>, FileError> {
     let mut own = match Directory::open(own) {
         Ok(own) => own,

@@ -64,7 +64,7 @@ struct Supervisor<'a, W> {
 
 /// Lets the workers work for a time and then end, and does violence to them meanwhile.
 pub fn harass(work: &impl Work, seed: u64, time: Duration) -> Figures {
-    // This comes before any worker is forked, because a worker may get a signal before its first call.
+    // The signal is ignored before any worker is forked, because a worker may get the signal before its first call.
     let_calls_be_interrupted();
     // SAFETY: the call installs no handler.
     unsafe { libc::signal(STORM, libc::SIG_IGN) };

@@ -18,7 +18,7 @@ pub fn kill_at_every_point<K: Kind>(title: &str, table: &[Scenario<K>]) {
     figures.print(title);
 }
 
-/// Fails unless the scenarios, the other points and the named files of tests kill at every point of the face.
+/// Fails unless the scenarios, the other points and the named test files kill at every point of the API.
 pub fn expect_kills_at_every_point<K: Kind>(
     scenarios: impl Iterator<Item = &'static Scenario<K>>,
     others: &[&'static str],
