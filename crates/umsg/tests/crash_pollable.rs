@@ -33,7 +33,7 @@ fn polled(descriptor: BorrowedFd<'_>) -> (bool, bool) {
     )
 }
 
-/// A way to change a queue that holds this number of messages.
+/// A change of a queue that holds `messages` messages.
 struct Work<Q> {
     name: &'static str,
     messages: u32,
@@ -182,7 +182,7 @@ fn the_first_call_after_a_sender_was_killed_before_it_rang_notifies_the_pollers(
             assert!(left == 0 || set.told().is_some(), "{says}: no event");
             while queue.try_receive(&mut [0; 8]).is_ok() {}
             assert_eq!(polled(descriptor), (false, true), "{says}");
-            // Later senders are not disturbed, and may defer rings again.
+            // Later senders are not disturbed, and may defer the rings of the doorbell again.
             for _ in 0..3 {
                 while set.told().is_some() {}
                 queue.try_send(b"m", 0).unwrap();
@@ -344,7 +344,7 @@ fn a_process_that_dies_when_it_finds_no_poller_leaves_a_queue_that_can_be_polled
     }
 }
 
-/// The works on a System V queue that holds two bytes.
+/// The changes of a System V queue that holds two bytes.
 const SYSV_WORKS: &[Work<sysv::Queue>] = &[
     work("sends to an empty queue", 0, |queue| {
         queue.try_send(1, b"m").unwrap()

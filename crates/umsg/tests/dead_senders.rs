@@ -21,7 +21,7 @@ const SETTLED: usize = 6;
 const KEY: i32 = 1;
 const LONG: Duration = Duration::from_secs(60);
 
-/// A message that lies in a block of the arena.
+/// The length of a message, in bytes: it needs a block of the arena.
 const SIZE: usize = 200;
 const KEPT: [u8; SIZE] = [1; SIZE];
 const FIRST: [u8; SIZE] = [2; SIZE];

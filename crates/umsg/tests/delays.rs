@@ -166,7 +166,7 @@ fn a_process_killed_while_it_puts_due_messages_in_order_loses_none() {
     assert!(!queue.status().damaged);
 }
 
-/// An action, and when it began and ended.
+/// Performs an action. Returns its result, and the times of its beginning and its end.
 fn timed<T>(act: impl FnOnce() -> T) -> (T, [SystemTime; 2]) {
     let begin = SystemTime::now();
     let result = act();

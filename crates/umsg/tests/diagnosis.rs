@@ -41,7 +41,7 @@ fn assert_healthy(place: &Place) {
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
 }
 
-/// A child that does `work` and is killed at this point.
+/// Does `work` in a child that is killed at this point. Returns the child's process id.
 #[track_caller]
 fn dies_at(point: &str, work: impl FnOnce()) -> u32 {
     let mut child = Child::run(|| {
@@ -159,7 +159,7 @@ fn a_diagnosis_names_the_dead_lock_owner_and_the_repairer() {
             "{point}: {:#?}",
             diagnosis.problems
         );
-        // The next call on this side repairs the queue.
+        // The next call on this side of the queue repairs the queue.
         let _ = queue.try_receive(&mut [0; 100]);
         queue.try_send(b"next", 3).unwrap();
         let diagnosis = diagnose(&place);

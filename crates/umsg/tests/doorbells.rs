@@ -105,7 +105,7 @@ fn another_user_that_fills_or_empties_the_fifo_stops_no_process() {
             _ => drop(queue.try_receive(&mut [0; SIZE])),
         }
     }
-    // After the next change, the level is right again.
+    // After the following changes, the doorbell shows the right level again.
     while queue.try_receive(&mut [0; SIZE]).is_ok() {}
     queue.try_send(b"x", 0).unwrap();
     queue.try_send(b"x", 0).unwrap();

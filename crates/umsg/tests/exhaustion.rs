@@ -16,9 +16,9 @@ use umsg::QueueError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Limits, Namespace};
 
-/// The parts of every text about a full file system.
+/// The parts of each error text about a full file system.
 const FULL: [&str; 2] = ["the file system of the namespace is full", "remove queues"];
-/// The parts of every text about the limit of bytes.
+/// The parts of each error text about the limit of bytes.
 const LIMITED: [&str; 2] = ["limit of bytes", "raise the limit max_bytes"];
 /// The size of the file system that becomes full in these tests.
 const ROOM: usize = 1 << 20;
@@ -36,7 +36,7 @@ fn with_own_file_system(options: &str, work: impl FnOnce(&Path, &Namespace)) {
     });
 }
 
-/// The bytes and the inodes that a file system has left.
+/// Returns the numbers of bytes and inodes that a file system has left.
 fn left(at: &Path) -> (u64, u64) {
     let stat = rustix::fs::statvfs(at).unwrap();
     (stat.f_bfree * stat.f_frsize, stat.f_ffree)
@@ -239,7 +239,7 @@ fn a_blocked_sender_for_whose_message_there_is_no_memory_is_told<F: Face>() {
     });
 }
 
-/// More waiters than there are nodes with memory from the start.
+/// The number of waiters. It exceeds the number of nodes that have memory from the start.
 const CROWD: usize = 80;
 
 /// Makes many threads wait for a message, without memory for further nodes, and sends a message for each of them.

@@ -302,11 +302,11 @@ fn a_receiver_that_is_killed_takes_no_turn_from_a_lower_priority() {
         let lease = queue.try_receive_lease().unwrap();
         let _ = lease.acknowledge();
     };
-    // The message is not received: nothing has changed.
+    // At this point, the message is not received: nothing has changed.
     assert_eq!(kill("RECEIVE_COPIED", receive), [9, 1, 9, 1, 9]);
-    // The message is received, and the delivery is not counted.
+    // At this point, the message is received, and the delivery is not counted.
     assert_eq!(kill("RECEIVE_UNSTORED", receive), [9, 1, 9, 1]);
-    // The delivery is counted.
+    // From this point on, the delivery is counted.
     assert_eq!(kill("TURN_COUNTED", receive), [1, 9, 1, 9]);
     assert_eq!(kill("RECEIVE_FREED", receive), [1, 9, 1, 9]);
     // The leased message comes back, and its next delivery is counted again.

@@ -11,7 +11,7 @@ use umsg::signals::catch_truncation;
 /// The length of the longest input, in bytes.
 const LONGEST: u64 = 400;
 
-/// A small generator (xorshift64*).
+/// A small generator of pseudo-random numbers (xorshift64*).
 fn next(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

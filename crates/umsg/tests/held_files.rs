@@ -40,7 +40,7 @@ fn as_user(user: u32, work: impl FnOnce()) -> Child {
     })
 }
 
-/// A process of a user that holds locks until it is killed.
+/// Starts a process of a user that holds locks until it is killed.
 fn holder(user: u32, hold: impl FnOnce()) -> Child {
     let holds = Shared::<AtomicU64>::new();
     let child = Child::run(|| {
@@ -86,7 +86,7 @@ fn sysv_queue(place: &Everybodys) -> sysv::Queue {
     options.open(KEY).unwrap()
 }
 
-/// A ring's owner, until it is killed.
+/// Starts a process that owns a ring until it is killed.
 fn ring_owner(place: &Everybodys) -> Child {
     let ready = Shared::<AtomicU64>::new();
     let owner = as_user(OWNER, || {

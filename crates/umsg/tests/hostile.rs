@@ -51,7 +51,7 @@ fn time() -> Duration {
     Duration::from_secs(seconds) / 3
 }
 
-/// The doctor's result: healthy, repaired, not repairable, or not readable.
+/// The results of the doctor: healthy, repaired, not repairable, or not readable.
 const HEALTHY: i32 = 0;
 const CURED: i32 = 1;
 const INCURABLE: i32 = 2;
@@ -105,7 +105,7 @@ fn attack(what: &str, faces: &[&dyn Face]) {
     assert!(cured.load(SeqCst) > 0, "the doctor has repaired nothing");
 }
 
-/// One queue from its creation to its end.
+/// A round of the attack: one queue from its creation to its end.
 struct Round<'a> {
     face: &'a dyn Face,
     place: Place,

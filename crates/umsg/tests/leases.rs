@@ -473,7 +473,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     let done = place.create("/done", 1, 8);
     let mut holder = Child::run(|| {
         let (queue, done) = (place.open("/q"), place.open("/done"));
-        // The receiver is awake, and does not have its message yet.
+        // At this point, the receiver is awake, and does not have its message yet.
         umsg_shm::crash::arm_fuse("WAIT_WOKEN", linger);
         let lease = queue.receive_lease_timeout(STUCK).unwrap();
         done.receive_vec_timeout(STUCK).unwrap();
@@ -500,7 +500,7 @@ fn a_queue_whose_descriptor_is_readable_counts_its_message() {
     let descriptor = queue.pollable().unwrap();
     let mut sender = Child::run(|| {
         let queue = place.open("/q");
-        // The doorbell is rung, and the message is not sent yet.
+        // At this point, the doorbell is rung, and the message is not sent yet.
         umsg_shm::crash::arm_fuse("BELL_RUNG", linger);
         queue.try_send(b"job", 0).unwrap();
         0

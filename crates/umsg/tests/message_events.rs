@@ -144,7 +144,7 @@ fn a_process_killed_while_it_notes_an_event_leaves_the_events_that_took_effect()
             });
             victim.expect(Exit::Signal(libc::SIGKILL), point);
             let victim = victim.pid().cast_unsigned();
-            // The repair, and the end of the dead holder's lease.
+            // This call repairs the queue, and ends the dead holder's lease.
             let lease = queue.receive_lease().unwrap();
             assert_eq!(lease.deliveries(), if dies_at_return { 3 } else { 2 });
             assert_eq!(lease.to_vec(), b"job");

@@ -252,7 +252,7 @@ fn records_of_the_dead_are_used_again() {
             0
         });
         waiter.expect(Exit::Code(0), "the waiter");
-        // Half of the registrations fire first.
+        // The message ends the registration of the dead waiter.
         queue.send(b"x", 0).unwrap();
         receive(&queue);
     }

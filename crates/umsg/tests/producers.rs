@@ -53,7 +53,7 @@ fn the_end_of_the_last_of_several_producers_ends_the_stream() {
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     queue.try_send(b"last", 0).unwrap();
     other.kill();
-    // The messages that are left come first.
+    // The remaining messages are received before the end of the stream is reported.
     assert_eq!(queue.receive_vec().unwrap().data, b"last");
     // A receiver that has just checked whether the producer lives does not check again at once.
     assert_eq!(queue.receive_vec_timeout(STUCK), Err(ReceiveError::Closed));

@@ -23,10 +23,10 @@ const SOON: Duration = Duration::from_secs(20);
 /// The time-out of each call. The owner continues earlier.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The points of a thread that waits.
+/// The crash points of a thread that waits for the lock.
 const STEPS: [&str; 2] = ["INHERIT_FIRST", "INHERIT_NAMED"];
 
-/// The point of an owner that unlocks.
+/// The crash point of an owner that unlocks.
 const HANDED_ON: &str = "INHERIT_HANDED_ON";
 
 /// A lock, with one call that stops while it holds the lock, and another that waits for the lock.
@@ -71,7 +71,7 @@ const CASES: [Case; 5] = [
         point: "GROW_LENT",
         prepare: |place| posix(place, 4),
         hold: |place| {
-            // Long enough to reach the point on a busy machine. The queue stays full.
+            // The time is long enough to reach the point on a busy machine. The queue stays full.
             let time = Duration::from_secs(1);
             place.open("/q").send_timeout(b"held", 0, time).unwrap_err();
         },

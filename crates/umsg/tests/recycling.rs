@@ -118,7 +118,7 @@ fn each_queue_of_a_segment_is_new() {
         drop(own.revive(&place).unwrap());
         assert_eq!(own.queue.attributes().messages, 0);
     }
-    // A second handle ends the use of the segment.
+    // After the open of a second handle, the creator can't keep the segment for another queue.
     let again = place.open(NAME);
     assert_eq!(again.identity(), own.queue.identity());
     expect_new(&again);

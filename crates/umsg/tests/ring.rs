@@ -148,7 +148,7 @@ fn a_sender_that_had_no_descriptor_to_ring_with_rings_with_its_next_message() {
     child.expect(Exit::Code(0), "the sender");
     assert!(readable(LONG.as_millis() as i32));
     assert_eq!(ring.drain(|_| {}).unwrap(), 2);
-    // A new sender rings, too.
+    // A new sender also makes the descriptor readable.
     Child::run(|| {
         Sender::open_in(&place.namespace, "/ring")
             .unwrap()

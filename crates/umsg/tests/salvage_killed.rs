@@ -316,7 +316,7 @@ fn kill_at_points<K: Kind>() {
                         kind.repair();
                         0
                     });
-                    // A repair does not pass every point twice.
+                    // A repair passes some points only once.
                     let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
                     assert!(died || nth == 2, "{point}");
                     died.then_some(repairer)
@@ -479,7 +479,7 @@ fn a_repair_that_is_killed_while_it_numbers_leaves_messages_in_their_order_besid
         let file = fs::File::options().write(true).open(file).unwrap();
         file.write_all_at(&[99], 816).unwrap();
     };
-    // Numbers begin with 1.
+    // The first repair numbers the messages, beginning with 1.
     scribble();
     assert_eq!(repair().kept, Some(COUNT.into()));
     let mut sender = Child::run(|| place.open(NAME).send(&[COUNT], 0).map_or(1, |()| 0));

@@ -63,7 +63,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     let (place, queue) = Place::in_turn().with_sysv_queue(7);
     let mut holder = Child::run(|| {
         let queue = place.open_sysv(7);
-        // The receiver is awake, and does not have its message yet.
+        // At this point, the receiver is awake, and does not have its message yet.
         umsg_shm::crash::arm_fuse("MSG_WOKEN", linger);
         let lease = queue.receive_lease_timeout(Want::Any, STUCK).unwrap();
         queue.receive_vec_timeout(Want::Exactly(2), STUCK).unwrap();

@@ -491,7 +491,7 @@ fn may_open_the_file(place: &Place, id: i32) -> bool {
         .is_ok()
 }
 
-/// The change of a program that reads a queue's rights and narrows its mode.
+/// Narrows a queue's mode, as a program does that first reads the queue's rights.
 fn narrow(place: &Place, id: i32, mode: u32) {
     let queues = Ours(&place.namespace);
     let (answer, [uid, gid, ..]) = queues.stat(id);
@@ -503,7 +503,7 @@ fn narrow(place: &Place, id: i32, mode: u32) {
 fn a_forger_of_a_queues_rights_keeps_no_access_when_its_owner_narrows_the_mode() {
     const PEER: User = User(1003, 1003, &[]);
     with_both(|place| {
-        // The change is made by the owner, and by root.
+        // The owner makes the change in the first round, and root in the second one.
         for changer in [MAKER, ROOT] {
             let id = provide(place, MAKER, 0o666);
             PEER.does(|| forge(place, id, 1003));

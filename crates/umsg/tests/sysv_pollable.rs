@@ -13,7 +13,7 @@ use umsg::{Edges, Readiness};
 
 const KEY: i32 = 0x7507;
 
-/// A process that polls the queue, and ends without closing it.
+/// Lets a process poll the queue, and end without closing it.
 fn leave_poller(place: &Place) {
     let mut poller = Child::run(|| {
         let queue = place.open_sysv(KEY);

@@ -16,7 +16,7 @@ use umsg_shm::crash;
 
 const KEY: i32 = 0x1234;
 const CREATE: i32 = libc::IPC_CREAT | 0o600;
-/// Enough queues to use every index.
+/// The number of queues to create so that every index is used.
 const ROUND: usize = 70;
 
 /// Identifiers, plus one; 0 for none.

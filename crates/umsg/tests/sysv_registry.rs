@@ -116,7 +116,7 @@ mod kernel {
         assert_eq!(result, 0);
     }
 
-    /// IPC_INFO and MSG_INFO: the return value and the fields.
+    /// Returns the return value and the fields of IPC_INFO or MSG_INFO.
     pub fn info(command: i32) -> (i32, [i32; 7], u16) {
         let mut words = [0xaa_u32 as i32; 8];
         // SAFETY: the commands fill a `struct msginfo`, which is seven ints and a short.
@@ -401,7 +401,7 @@ fn a_key_leads_to_the_queue_of_its_one_symlink_whatever_other_names_there_are() 
     };
     symlink("nothing", at("k-00001234-1")).unwrap();
     is_found();
-    // A complete queue of the same key.
+    // A complete queue of the same key, made in another namespace, is linked into this namespace.
     drop(make(&elsewhere.namespace, PRIVATE).unwrap());
     let other = make(&elsewhere.namespace, KEY).unwrap().id();
     let file = elsewhere.path().join("msg").join(other.to_string());

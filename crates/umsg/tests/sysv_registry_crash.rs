@@ -11,7 +11,7 @@ use umsg::sysv::{self, Change, OpenError, OpenOptions, PRIVATE, Queue, Want};
 use umsg_shm::crash::{self, POINTS};
 
 const KEY: i32 = 0x1234;
-/// Enough queues to use every index.
+/// The number of queues to create so that every index is used.
 const ROUND: usize = 70;
 
 const MAKE: &[&str] = &[

@@ -408,7 +408,7 @@ fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
     file.write_all_at(&[0; 4], LOCK).unwrap();
     queue.set(&change).unwrap();
     assert_eq!(queue.entry().unwrap().mode, 0o640);
-    // The queue's owner need not wait for the process in the lock.
+    // The queue's owner need not wait for the process that the lock names.
     file.write_all_at(&owner.pid().to_le_bytes(), LOCK).unwrap();
     sysv::remove(&place.namespace, queue.id()).unwrap();
     assert!(queue.is_removed() && place.sysv_names().is_empty());

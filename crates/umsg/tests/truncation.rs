@@ -22,7 +22,7 @@ const NOT_RECEIVED: ReceiveError = ReceiveError::Queue(QueueError::Damaged);
 const STUCK: Duration = Duration::from_secs(20);
 /// The longest time of a call that does not block, or whose deadline has passed.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Bytes of a page.
+/// The size of a page, in bytes.
 const PAGE: u64 = 4096;
 
 fn file_of(place: &Place, kind: &str) -> PathBuf {

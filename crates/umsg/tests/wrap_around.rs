@@ -18,7 +18,7 @@ use umsg::sysv;
 
 /// The values that counters pass: the ends of u32 and u48, half of those, and the sign of i64.
 const ENDS: [u64; 5] = [1 << 31, 1 << 32, 1 << 47, 1 << 48, 1 << 63];
-/// The distance to these values at which the counters start.
+/// The counters start this far before the values of [`ENDS`].
 const BEFORE: u64 = 24;
 /// A lock whose owner died: the next operation repairs.
 const ORPHANED: u32 = 1 << 30;
@@ -54,7 +54,7 @@ impl Words {
     }
 }
 
-/// Sections 1, 2 and 4 of docs/format.md.
+/// Offsets in the file of a POSIX queue or a ring: sections 1, 2 and 4 of docs/format.md.
 mod posix_format {
     pub const BELL: u64 = 132;
     pub const RUN: u64 = 256;
@@ -290,7 +290,7 @@ fn a_ring_whose_counters_pass_their_ends_wakes_and_is_woken() {
     }
 }
 
-/// Section 2 of docs/format.md, Ownership.
+/// An offset in the file of a ring: section 2 of docs/format.md, Ownership.
 const DESCRIPTORS: u64 = 6692;
 
 #[test]
@@ -312,7 +312,7 @@ fn tickets_of_descriptors_begin_again_and_are_never_negative() {
     }
 }
 
-/// Sections 10 and 11 of docs/format.md.
+/// Offsets in the file of a System V queue: sections 10 and 11 of docs/format.md.
 mod sysv_format {
     pub const LOCK: u64 = 256;
     pub const SEQUENCE: u64 = 280;

@@ -50,7 +50,7 @@ const ALL: [Limit; 9] = [
 /// The mode of the files in memory that are open for writing.
 const MARK: u32 = 0o1600;
 
-/// The beginning of the names of these files.
+/// The beginning of the names of the files in memory that represent limits.
 const NAME: &str = "umsg:";
 
 /// The reason why a limit was not set.

@@ -83,7 +83,7 @@ pub(crate) struct NewLabel {
     namespace: Namespace,
     label: Label,
     dead_letters: QueueName,
-    /// The label exists, so the unfinished queue has to be removed.
+    /// True if the label exists and has to be removed on drop.
     is_made: bool,
 }
 

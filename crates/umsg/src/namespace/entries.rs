@@ -177,7 +177,7 @@ fn allocated_in(queues: &Directory) -> Result<u64, NamespaceError> {
 pub(super) fn allocated(queues: &Directory, name: &OsStr) -> Result<u64, NamespaceError> {
     let (at, path) = queues.locate(name);
     match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
-        // The file of a queue that is removed at its last close.
+        // The directory of a queue that is removed at its last close: the queue's file is inside.
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
             Ok(transient::file_of(queues, name).map_or(0, |stat| bytes_of(&stat)))
         }

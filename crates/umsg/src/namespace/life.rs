@@ -330,7 +330,7 @@ fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
         _ => (stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()),
     };
     let mixed = mix(mix(mix(stat.stx_ino) ^ born.0) ^ born.1);
-    // From 1 to one less than UNREGISTERED.
+    // The id is between 1 and one less than UNREGISTERED.
     Ok(Some(1 + (mixed % u64::from(UNREGISTERED - 1)) as u32))
 }
 

@@ -102,7 +102,7 @@ impl Limits {
             in_range(limit, u64::from(value), 1..=u64::from(most))?;
         }
         in_range("max_bytes", self.max_bytes.unwrap_or(1), 1..=u64::MAX)?;
-        // The other two limits of System V queues have no range.
+        // The other two limits of System V queues, of the bytes in a queue, accept every value.
         for (limit, value, most) in [
             ("msgmax", self.msgmax, MOST_MESSAGE_SIZE),
             ("msgmni", self.msgmni, MOST_SYSV_QUEUES),

@@ -37,7 +37,7 @@ impl FileAccess {
 
 /// The number of checks of a file with two names.
 const LOOKS: u32 = 5;
-/// The pause between two of these checks.
+/// The pause between two checks of a file with two names.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 impl Namespace {

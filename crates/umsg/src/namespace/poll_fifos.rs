@@ -38,7 +38,7 @@ use umsg_shm::sys::random::random;
 const DIGITS: usize = 16;
 /// The number of names that a sweep reads. Any user can create any number of names.
 const READ: usize = 1024;
-/// The number of FIFOs among these names that a sweep inspects.
+/// The number of FIFOs that a sweep inspects, among the names that it has read.
 const SWEEP: usize = 64;
 /// Paths up to this length need no allocation.
 const SHORT: usize = 250;

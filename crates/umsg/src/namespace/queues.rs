@@ -21,7 +21,7 @@ pub(crate) const RINGS: &str = "ring";
 pub(super) const POLL_FIFOS: &str = "bell";
 /// The sub-directory for the private files that each user has for System V queues; see [`super::msg`].
 pub(super) const OWN: &str = "own";
-/// The path from these directories to the namespace's directory.
+/// The path from a directory of queues to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 
 /// Creates a directory with this mode and the namespace's owner, if it is missing or incomplete and the caller has the permission. Returns

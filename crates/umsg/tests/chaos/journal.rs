@@ -17,10 +17,10 @@ use umsg_shm::crash::POINTS;
 pub const MESSAGES: usize = 1 << 23;
 /// The maximum number of processes and threads that take part.
 pub const ROLES: usize = 64;
-/// Shortest message, in bytes: its number.
+/// The length of the shortest message, in bytes: it has only its number.
 pub const SHORTEST: usize = 4;
 
-/// The fate of a send.
+/// The states of a send.
 pub const BEGUN: u8 = 1;
 pub const RETURNED: u8 = 2;
 pub const REFUSED: u8 = 3;
@@ -52,7 +52,7 @@ pub struct Role {
     pub receiving: AtomicU32,
     /// While the process sends several messages at once: their total size, in the unit of the queue's capacity; otherwise 0.
     pub wants: AtomicU64,
-    /// Processes that have had this role.
+    /// The number of processes that have had this role.
     pub lives: AtomicU32,
     /// Set by the process when it is ready, and by others to let it continue.
     pub ready: AtomicU32,
@@ -66,7 +66,7 @@ pub struct Role {
     pub due_at: AtomicU64,
     /// The first call that returned after [`Journal::mark`].
     pub first_after_mark: AtomicU64,
-    /// The longest call.
+    /// The duration of the longest call.
     pub longest: AtomicU64,
 }
 

@@ -31,6 +31,6 @@ pub fn poll_readable(descriptor: BorrowedFd<'_>, how: How) -> bool {
         tv_nsec: time.subsec_nanos().into(),
     });
     let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-    // An error is EINTR.
+    // The only possible error is EINTR.
     poll(&mut polled, time.as_ref()).is_ok_and(|count| count == 1)
 }

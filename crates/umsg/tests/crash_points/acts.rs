@@ -34,7 +34,7 @@ pub fn send_alike(actor: &mut Actor<'_>, count: usize) {
     }
 }
 
-/// Batches of two and three messages in turn, of one priority and of several.
+/// Sends batches of two and three messages in turn, of one priority and of several.
 pub fn send_batches(actor: &mut Actor<'_>, count: usize) {
     let mut random = Random::new(count as u64 + actor.journal.used() as u64);
     for batch in 0..count {
@@ -94,7 +94,7 @@ pub fn reserve(actor: &mut Actor<'_>, rounds: usize) {
     }
 }
 
-/// A process leases some messages and reserves some room, and ends without returning them.
+/// Lets a process lease some messages and reserve some room, and end without returning them.
 pub fn leave_leases(actor: &mut Actor<'_>) {
     let mut holder = Child::run(|| {
         let leases: Vec<_> = (0..4)

@@ -32,7 +32,7 @@ const PAGE: usize = 4096;
 const FEW: usize = 40;
 /// A run takes one case out of this number of cases.
 const THIRD: usize = 3;
-/// Operations after each value.
+/// The number of operations after each written value.
 const OPERATIONS: u32 = 3;
 /// The limit on every wait: no step takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);

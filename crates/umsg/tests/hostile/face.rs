@@ -145,7 +145,7 @@ pub fn look_at_doorbell(descriptor: BorrowedFd<'_>) {
     let _ = poll(&mut polled, Some(&Timespec::default()));
 }
 
-/// Bytes on either side of the room of a [`Buffer`].
+/// The number of bytes on each side of the room of a [`Buffer`].
 const MARGIN: usize = 64;
 const MARK: u8 = 0xc7;
 

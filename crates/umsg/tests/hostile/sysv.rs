@@ -13,7 +13,7 @@ use umsg::diagnosis::Repaired;
 use umsg::sysv::{Change, ControlError, OpenOptions, Queue, ReceiveError, Received, Want};
 
 pub const KEY: i32 = 0x0bad;
-/// Bytes that the queue holds.
+/// The capacity of the queue, in bytes.
 const CAPACITY: u64 = 24 << 10;
 
 pub struct SysV;

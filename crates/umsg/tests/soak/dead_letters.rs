@@ -42,7 +42,7 @@ const RECENT: usize = 20_000;
 /// The maximum time until all leases and reservations of dead processes have ended, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The sums of the acts of all processes.
+/// The counts of the acts of all processes.
 struct Account {
     redriven: AtomicU64,
 }
@@ -318,7 +318,7 @@ impl Soak {
     fn expect_soundness(&self, what: &str) {
         for _ in 0..2 {
             assert!(self.source.try_send(&[0; 8], 0).is_ok(), "{what}: no room");
-            // The message is returned too often, or expires if the machine is busy.
+            // The message goes to the dead-letter queue: it is returned too often, or expires on a busy machine.
             let goes_back = || {
                 if let Ok(lease) = self.source.try_receive_lease() {
                     let _ = lease.give_back();

@@ -235,7 +235,7 @@ impl Kind for SystemV {
 
     fn check_memory(queue: &Queue, before: &Status, what: &str) {
         let after = Self::status(queue).expect("no process is stopped");
-        // The arena grows by 64 KiB.
+        // The arena grows by 64 KiB at a time.
         let grown = after.memory.saturating_sub(before.memory);
         assert!(grown <= 64 << 10, "{what}: {grown} bytes more");
     }

@@ -32,7 +32,7 @@ pub fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: comparable between processes.
+/// Returns the time of CLOCK_MONOTONIC in nanoseconds, which is comparable between processes.
 pub fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -53,12 +53,12 @@ pub fn wait_until(patience: Duration, mut ready: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Nanoseconds as milliseconds, for people.
+/// Converts nanoseconds to milliseconds, for texts.
 pub fn milliseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e6
 }
 
-/// A small generator (xorshift64*): the same numbers for the same seed.
+/// A small generator of pseudo-random numbers (xorshift64*): the same numbers for the same seed.
 pub struct Random(u64);
 
 impl Random {

@@ -23,7 +23,7 @@ impl Place {
         Place::below(parent.as_deref().unwrap_or("/dev/shm".as_ref()))
     }
 
-    /// Returns a place of a test that runs alone: as long as it exists, other such tests of this program wait.
+    /// Returns a place of a test that runs alone: as long as the place exists, other tests of this program that run alone wait.
     pub fn in_turn() -> Place {
         let turn = Some(turn());
         Place {

@@ -93,7 +93,7 @@ pub fn lease(clerk: &mut Clerk<'_>, rounds: usize) {
     }
 }
 
-/// A process leases some messages, and ends without returning them.
+/// Lets a process lease some messages, and end without returning them.
 pub fn leave_leases(clerk: &mut Clerk<'_>) {
     let mut holder = Child::run(|| {
         let lease = || clerk.lease(How::Try, Want::Any).expect("a message");

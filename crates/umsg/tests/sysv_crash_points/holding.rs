@@ -24,7 +24,7 @@ pub const ALL: &[Scenario] = &[
     .alone(crash_points![MSG_ACKNOWLEDGED MSG_ADMITTED])
     .dies_at(crash_points![MSG_LEASED MSG_ACKNOWLEDGED MSG_RETURNED MSG_ADMITTED]),
     Scenario::new("leases and gives back what another waits for", |clerk| {
-        // More messages than the bystander takes meanwhile, unless this process is interrupted.
+        // The loop sends more messages than the bystander takes meanwhile, unless this process is interrupted.
         for _ in 0..10 {
             let batch = [(WANTED, 50); 30];
             clerk.send_batch(How::Try, &batch).expect("room");

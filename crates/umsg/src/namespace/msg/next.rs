@@ -87,7 +87,7 @@ impl Next {
     }
 
     fn encode(self) -> [u8; SIZE] {
-        // Wraps around for a user that has overwritten its own count.
+        // The multiplication wraps around only for a user that has overwritten its own count.
         let turns = self.turn.wrapping_mul(u64::from(INDICES));
         let count = self
             .index

@@ -25,7 +25,7 @@ const FEW: u64 = 64;
 
 /// The number of checks of a queue that another process has locked exclusively.
 const LOOKS: u32 = 20;
-/// The pause between two of these checks.
+/// The pause between two checks of a queue that another process has locked exclusively.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// The result of a request to remove a queue if it is unused.

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Figures {
     pub rounds: u64,
     pub kills: u64,
-    /// Workers that died at a named point.
+    /// The number of workers that died at a named point.
     pub deaths: u64,
     pub stops: u64,
     pub signals: u64,

@@ -342,7 +342,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         figures.note_stall(longest, &format!("{what}: newcomer"));
     }
 
-    /// Waits until the bystander has gone on, and lets it end.
+    /// Waits until the bystander has continued, and lets it end.
     fn end_bystander(&self, bystander: &mut Child, what: &str, figures: &mut Figures) {
         let me = &self.journal.roles[BYSTANDER];
         if self.scenario.bystander == Bystander::Idle {
@@ -360,7 +360,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         bystander.expect(Exit::Code(0), what);
     }
 
-    /// Waits until the blocked bystander has gone on.
+    /// Waits until the blocked bystander has continued.
     fn expect_progress(&self, since: u64, what: &str, figures: &mut Figures) {
         let me = &self.journal.roles[BYSTANDER];
         let goes_on = wait_until(STUCK, || me.first_after_mark.load(SeqCst) != 0);
