@@ -1,4 +1,4 @@
-//! Children of a case: processes that do some work, are observed while they are blocked in it, and return the result.
+//! Children of a case: processes that work for the case and return a result. The case can wait until a child is blocked.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use crate::backend::Basics;
 use crate::errno::Errno;
 use crate::sys::{self, End, Forked, Pause, Pid};
 
-/// The time that a case waits for an event that must happen.
+/// The longest time that a case waits for an event that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The time that a case watches for an event that must not happen.
@@ -86,7 +86,7 @@ impl<T: Carried> Child<'_, T> {
     /// Waits until the child sleeps in the call under test.
     ///
     /// # Panics
-    /// If the child ends instead.
+    /// If the child ends before it blocks.
     pub fn wait_until_blocked(&self) {
         wait_until(|| self.started.load(Ordering::Acquire) == 1);
         wait_until_asleep(self.pid, || self.is_done());
@@ -158,19 +158,19 @@ pub fn wait_until(condition: impl Fn() -> bool) {
 }
 
 thread_local! {
-    /// The threads and processes for which this thread has waited until they were asleep.
+    /// The threads and processes that were the subject of [`wait_until_asleep`] in this thread.
     static BLOCKED: RefCell<BTreeSet<Pid>> = RefCell::default();
 }
 
 /// Waits until a thread sleeps in the call under test and stays asleep.
 ///
-/// A thread also sleeps while it waits for a lock, and a waiter that takes the lock now and then may lose the processor meanwhile. So all waiters
-/// have to sleep, or the thread has to sleep for much longer.
+/// A thread also sleeps while it waits for a lock, and a waiter that briefly takes a lock may lose the processor at that moment. So a few checks
+/// suffice only if all waiters sleep; otherwise the thread has to stay asleep for many checks.
 ///
 /// # Panics
-/// If the thread finishes its work instead.
+/// If the thread finishes its work before it sleeps.
 pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
-    /// The number of looks if all waiters sleep, and otherwise.
+    /// The number of consecutive checks: the first number applies if all waiters sleep, the second number otherwise.
     const LOOKS: (u32, u32) = (3, 60);
     let (mut quiet, mut seen) = (0, 0);
     wait_until(|| is_done() || sys::is_asleep(id));
@@ -196,7 +196,7 @@ pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
 pub trait Carried: Sized {
     /// Encodes the value as at least one byte.
     fn encode(&self) -> Vec<u8>;
-    /// Decodes a value from these bytes.
+    /// Decodes a value from the bytes of `encode`.
     fn decode(bytes: &[u8]) -> Self;
 }
 

@@ -1,7 +1,7 @@
 //! The C library: `libumsg.so` and its functions `umsg_mq_*`, looked up by `dlsym`.
 //!
-//! Its handles are pointers, and the cases use small numbers, so this file keeps a table of handles. As after a `dup`, several numbers may stand
-//! for one handle, which is closed with the last number. The library does everything else.
+//! Handles of the library are pointers, and the cases use small numbers, so this file keeps a table of handles. After a `dup`, several numbers share
+//! a handle, and the close of the last number closes the handle. All other behaviour comes from the library.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -25,7 +25,7 @@ use crate::sys;
 /// A `umsg_mqd_t`: a pointer that this program never follows.
 type Handle = usize;
 
-/// The first members of `struct umsg_mq_status`, up to the last that is used here.
+/// The first members of `struct umsg_mq_status`, up to the last member that this file uses.
 #[repr(C)]
 #[derive(Default)]
 struct StatusOfC {
@@ -47,8 +47,8 @@ macro_rules! functions {
                 Ok(Functions {
                     $($name: {
                         let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
-                        // SAFETY: the library's function of this name has the declaration in the library's header, except that a handle is a
-                        // pointer there and a number of the same size here. The library is never unloaded.
+                        // SAFETY: the library's function of this name has the declaration in the library's header. The only difference: a handle is a
+                        // pointer in the header and a number of the same size in this file. The library is never unloaded.
                         unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
                     },)*
                 })
@@ -73,7 +73,7 @@ functions! {
     umsg_mq_status: unsafe extern "C" fn(Handle, *mut StatusOfC, size_t) -> c_int,
 }
 
-/// The number of the first handle: the first free descriptor of a process that has the three standard ones open.
+/// The number of the first handle: the first free descriptor of a process that has the three standard descriptors open.
 const FIRST: usize = 3;
 
 type Handles = Vec<Option<Arc<Handle>>>;
@@ -104,7 +104,7 @@ impl C {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the handle under a number, or the invalid handle of C.
+    /// Returns the handle that the cases know by this number, or the invalid handle of C.
     fn handle(&self, fd: Fd) -> Handle {
         self.shared(fd).map_or(Handle::MAX, |handle| *handle)
     }
@@ -113,18 +113,18 @@ impl C {
         self.handles().get(place_of(fd)?).cloned().flatten()
     }
 
-    /// Returns the descriptor of a queue for event loops, which is open as long as the handle is.
+    /// Returns the descriptor of a queue for event loops. The descriptor is open as long as the queue's handle.
     fn pollable(&self, fd: Fd, edges: Edges) -> Answer<c_int> {
         let edges = match edges {
             Edges::Messages => 1,
             Edges::All => 2,
             _ => 0,
         };
-        // SAFETY: the call takes a handle, or a number that is no handle, and a number.
+        // SAFETY: the call takes two numbers, and accepts any value for the handle.
         answer(unsafe { (self.functions.umsg_mq_pollfd)(self.handle(fd), edges) })
     }
 
-    /// Puts a handle at the lowest free number.
+    /// Stores a handle in the first free entry of the table, and returns the number of the handle.
     fn keep(&self, handle: Arc<Handle>) -> Fd {
         let mut handles = self.handles();
         let free = handles.iter().position(Option::is_none);
@@ -137,7 +137,7 @@ impl C {
     }
 }
 
-/// Returns the place of a number in the table.
+/// Returns the index in the table for a handle's number.
 fn place_of(fd: Fd) -> Option<usize> {
     usize::try_from(fd).ok()?.checked_sub(FIRST)
 }
@@ -160,8 +160,8 @@ impl Basics for C {
     }
 }
 
-// Each call below passes the arguments that its C declaration requires: NUL-terminated names, pointers and lengths of live slices,
-// structures of the right type or null where null is allowed. Handles may be any number: the cases test that they are checked.
+// Each call below passes the arguments that its C declaration requires: NUL-terminated names, pointers and lengths of live slices, structures of the
+// right type or null where null is allowed. A handle may have any value: the cases test that the library checks handles.
 impl Backend for C {
     fn has_descriptors(&self) -> bool {
         false
@@ -297,7 +297,7 @@ impl Backend for C {
     }
 
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
-        // SAFETY: see the comment on this impl; a function that an event names is one, and attributes are null.
+        // SAFETY: see the comment on this impl. If an event names a function, the function exists, and the event's attributes are null.
         nothing(unsafe { (self.functions.umsg_mq_notify)(self.handle(fd), pointer(event)) })
     }
 

@@ -1,5 +1,5 @@
-//! The backends of the kernel and of the drop-in. Both have the same C functions: the kernel's come from glibc, the drop-in's by `dlsym` from its
-//! library.
+//! The backends of the kernel and of the drop-in. Both backends call the same C functions: for the kernel they are glibc's, for the drop-in `dlsym`
+//! finds them in its library.
 
 use std::ffi::{CStr, c_int};
 use std::mem::{self, MaybeUninit};
@@ -55,7 +55,7 @@ impl Called {
         })
     }
 
-    /// Returns the functions that this program is linked to, in a process that was started with the drop-in preloaded.
+    /// SAFETY: see the comment on this impl.
     ///
     /// # Errors
     /// The reason why the directory is no namespace.
@@ -92,7 +92,7 @@ pub(crate) fn nothing(returned: c_int) -> Answer<()> {
     answer(returned).map(|_| ())
 }
 
-/// Polls for a backend with numbers of its own, by the descriptors that the backend has for its queues.
+/// Calls poll for a backend that has its own handle numbers. `descriptor` returns the real descriptor of a queue.
 pub(super) fn poll_by(
     descriptors: &mut [libc::pollfd],
     timeout: i32,
@@ -114,7 +114,7 @@ pub(super) fn poll_by(
     Ok(ready as usize)
 }
 
-/// Calls epoll_ctl with the descriptor that a backend has for a queue.
+/// Calls epoll_ctl for a backend that has its own handle numbers. `descriptor` returns the real descriptor of the queue.
 pub(super) fn control_epoll_by(
     control: EpollControl,
     descriptor: impl Fn(Edges) -> Answer<c_int>,
@@ -177,29 +177,29 @@ impl Basics for Called {
     }
 }
 
-// Each call below passes the arguments that its C declaration requires: NUL-terminated names, pointers and lengths of live slices,
-// structures of the right type or null where null is allowed. Descriptors may be any number: the cases test that they are checked.
+// Each call below passes the arguments that its C declaration requires: NUL-terminated names, pointers and lengths of live slices, structures of the
+// right type or null where null is allowed. A descriptor may have any value: the cases test that the library checks descriptors.
 impl Backend for Called {
     fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let attributes = attributes.map(|&given| mq_attr::from(given));
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         answer(unsafe {
             (self.calls.mq_open)(name.as_ptr(), flags, mode, pointer(attributes.as_ref()))
         })
     }
 
     fn close(&self, fd: Fd) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.mq_close)(fd) })
     }
 
     fn unlink(&self, name: &CStr) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.mq_unlink)(name.as_ptr()) })
     }
 
     fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe {
             (self.calls.mq_send)(fd, message.as_ptr().cast(), message.len(), priority)
         })
@@ -207,7 +207,7 @@ impl Backend for Called {
 
     fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()> {
         let deadline = pointer(deadline);
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe {
             (self.calls.mq_timedsend)(
                 fd,
@@ -221,7 +221,7 @@ impl Backend for Called {
 
     fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)> {
         let mut priority = 0;
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         let length = unsafe {
             (self.calls.mq_receive)(fd, buffer.as_mut_ptr().cast(), buffer.len(), &mut priority)
         };
@@ -231,7 +231,7 @@ impl Backend for Called {
     fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)> {
         let (mut priority, deadline) = (0, pointer(deadline));
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         let length =
             unsafe { (self.calls.mq_timedreceive)(fd, start, length, &mut priority, deadline) };
         Ok((answer(length)? as usize, priority))
@@ -239,7 +239,7 @@ impl Backend for Called {
 
     fn receive_ignoring_priority(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         let length = unsafe { (self.calls.mq_receive)(fd, start, length, ptr::null_mut()) };
         Ok(answer(length)? as usize)
     }
@@ -250,7 +250,7 @@ impl Backend for Called {
     }
 
     fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
-        // SAFETY: the call does not write to null; the case tests this.
+        // SAFETY: the call does not write to null. The case tests that such a receive fails.
         let length =
             unsafe { (self.calls.mq_receive)(fd, ptr::null_mut(), length, ptr::null_mut()) };
         Ok(answer(length)? as usize)
@@ -258,14 +258,14 @@ impl Backend for Called {
 
     fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
         let mut old = mq_attr::from(Attributes::default());
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.mq_setattr)(fd, ptr::null(), &mut old) })?;
         Ok(old.into())
     }
 
     fn attributes(&self, fd: Fd) -> Answer<Attributes> {
         let mut attr = mq_attr::from(Attributes::default());
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.mq_getattr)(fd, &mut attr) })?;
         Ok(attr.into())
     }
@@ -275,19 +275,19 @@ impl Backend for Called {
             mq_attr::from(*attributes),
             mq_attr::from(Attributes::default()),
         );
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.mq_setattr)(fd, &attr, &mut old) })?;
         Ok(old.into())
     }
 
     fn set_attributes_only(&self, fd: Fd, attributes: &Attributes) -> Answer<()> {
         let attr = mq_attr::from(*attributes);
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.mq_setattr)(fd, &attr, ptr::null_mut()) })
     }
 
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
-        // SAFETY: see the comment on this impl; a function that an event names is one, and attributes are null.
+        // SAFETY: see the comment on this impl. If an event names a function, the function exists, and the event's attributes are null.
         nothing(unsafe { (self.calls.mq_notify)(fd, pointer(event)) })
     }
 
@@ -301,38 +301,38 @@ impl Backend for Called {
     }
 
     fn dup(&self, fd: Fd) -> Answer<Fd> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         answer(unsafe { (self.calls.dup)(fd) })
     }
 
     fn close_descriptor(&self, fd: Fd) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.close)(fd) })
     }
 
     fn close_range(&self, first: u32, last: u32, flags: i32) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.close_range)(first, last, flags) })
     }
 
     fn dup2(&self, fd: Fd, onto: Fd) -> Answer<Fd> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         answer(unsafe { (self.calls.dup2)(fd, onto) })
     }
 
     fn dup3(&self, fd: Fd, onto: Fd, flags: i32) -> Answer<Fd> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         answer(unsafe { (self.calls.dup3)(fd, onto, flags) })
     }
 
     fn fcntl(&self, fd: Fd, command: i32, argument: i32) -> Answer<i32> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         answer(unsafe { (self.calls.fcntl)(fd, command, argument) })
     }
 
     fn status(&self, fd: Fd) -> Answer<Status> {
         let mut status = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.fstat)(fd, status.as_mut_ptr()) })?;
         // SAFETY: a call that succeeded has filled the structure.
         let status = unsafe { status.assume_init() };
@@ -349,7 +349,7 @@ impl Backend for Called {
     }
 
     fn read(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         Ok(
             answer(unsafe { (self.calls.read)(fd, buffer.as_mut_ptr().cast(), buffer.len()) })?
                 as usize,
@@ -357,40 +357,40 @@ impl Backend for Called {
     }
 
     fn read_at(&self, fd: Fd, buffer: &mut [u8], offset: i64) -> Answer<usize> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         let length =
             unsafe { (self.calls.pread)(fd, buffer.as_mut_ptr().cast(), buffer.len(), offset) };
         Ok(answer(length)? as usize)
     }
 
     fn write(&self, fd: Fd, bytes: &[u8]) -> Answer<usize> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         Ok(answer(unsafe { (self.calls.write)(fd, bytes.as_ptr().cast(), bytes.len()) })? as usize)
     }
 
     fn seek(&self, fd: Fd, offset: i64, whence: i32) -> Answer<i64> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         answer(unsafe { (self.calls.lseek)(fd, offset, whence) })
     }
 
     fn sync(&self, fd: Fd) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.fsync)(fd) })
     }
 
     fn change_mode(&self, fd: Fd, mode: u32) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.fchmod)(fd, mode) })
     }
 
     fn change_owner(&self, fd: Fd, uid: u32, gid: u32) -> Answer<()> {
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.fchown)(fd, uid, gid) })
     }
 
     fn read_link(&self, path: &CStr) -> Answer<Vec<u8>> {
         let mut target = vec![0; 4096];
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         let length = unsafe {
             (self.calls.readlink)(path.as_ptr(), target.as_mut_ptr().cast(), target.len())
         };
@@ -400,7 +400,7 @@ impl Backend for Called {
 
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         let (start, count) = (descriptors.as_mut_ptr(), descriptors.len());
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         Ok(answer(unsafe { (self.calls.poll)(start, count as libc::nfds_t, timeout) })? as usize)
     }
 
@@ -410,19 +410,19 @@ impl Backend for Called {
             tv_usec: 0,
         };
         let others = ptr::null_mut();
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         let count = unsafe { (self.calls.select)(below, readable, writable, others, &mut now) };
         Ok(answer(count)? as usize)
     }
 
     fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
         let mut event = control.event;
-        // SAFETY: as above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.calls.epoll_ctl)(control.set, control.operation, fd, &mut event) })
     }
 
     fn map(&self, fd: Fd) -> Answer<()> {
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs no other.
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs no other mapping.
         let page = unsafe {
             (self.calls.mmap)(
                 ptr::null_mut(),
@@ -436,7 +436,7 @@ impl Backend for Called {
         if page == libc::MAP_FAILED {
             return Err(Errno::last().into());
         }
-        // SAFETY: the mapping made above, which no process has a reference to.
+        // SAFETY: the mapping was made above, and no reference to it exists.
         unsafe { libc::munmap(page, 4096) };
         Ok(())
     }

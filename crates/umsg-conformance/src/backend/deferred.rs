@@ -1,4 +1,4 @@
-//! Handlers that tell the library that they run. The library and the C library have no other way to learn that a handler runs.
+//! Signal handlers that tell the library that they run. The library has no other way to learn that a handler runs.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{Answer, Failure};
 use crate::sys;
 
-/// `umsg_defer_signal`, or a function of Rust in its place.
+/// The function `umsg_defer_signal` of the C library, or the function of the native backend with the same declaration.
 pub(crate) type Defer = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) -> c_int;
 
 /// The functions of the installed handlers, by signal.
 static HANDLERS: [Functions; 65] = [const { Functions::none() }; 65];
 
 struct Functions {
-    /// A [`Defer`].
+    /// A [`Defer`] function, as an address.
     defer: AtomicUsize,
-    /// A function of the type of `handle_signal`'s.
+    /// The case's handler, as an address.
     handler: AtomicUsize,
 }
 
@@ -28,7 +28,7 @@ impl Functions {
     }
 }
 
-/// Enters a case's handler, if it may interrupt the library now.
+/// Calls the handler of a case, unless the library must not be interrupted now. In that case, the library defers the signal.
 extern "C" fn enter(signal: c_int, info: *const c_void, context: *mut c_void) {
     let Functions { defer, handler } = &HANDLERS[signal as usize];
     let defer = defer.load(Ordering::Acquire);
@@ -39,7 +39,7 @@ extern "C" fn enter(signal: c_int, info: *const c_void, context: *mut c_void) {
         return;
     }
     let handler = handler.load(Ordering::Acquire);
-    // SAFETY: as above.
+    // SAFETY: `handle_deferred` stored this function before it installed this handler for the signal.
     let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(handler) };
     handler(signal);
 }
@@ -54,7 +54,7 @@ pub(crate) fn handle_deferred(
     let functions = &HANDLERS[signal as usize];
     functions.defer.store(defer as usize, Ordering::Release);
     functions.handler.store(handler as usize, Ordering::Release);
-    // SAFETY: because the handler is installed with SA_SIGINFO, the kernel passes the two further arguments that `enter` has.
+    // SAFETY: because the handler is installed with SA_SIGINFO, the kernel passes all three parameters of `enter`.
     let entrance =
         unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
     let flags = flags | libc::SA_SIGINFO;

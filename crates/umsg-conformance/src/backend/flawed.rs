@@ -1,4 +1,4 @@
-//! The kernel with one deliberate mistake, which the comparison has to find.
+//! The kernel with one deliberate mistake. The comparison must find the mistake.
 
 use std::ffi::CStr;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::errno::Errno;
 
-/// A mistake.
+/// A deliberate mistake of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// The descriptor is checked before the priority.
@@ -19,7 +19,7 @@ pub enum Flaw {
     BitTurned,
     /// The number of messages is too high by one if there are several.
     CountTooHigh,
-    /// Time-outs are answered as "would block".
+    /// Time-outs fail with `EAGAIN`.
     TimedOutAsWouldBlock,
     /// Priorities above 100 are sent as 100.
     PriorityCut,
@@ -37,7 +37,7 @@ pub enum Flaw {
     NeverBlocks,
     /// Bytes beyond the message are overwritten.
     BufferScribbledOn,
-    /// A full queue is shown as one that has room.
+    /// A full queue is reported as writable.
     FullIsWritable,
     /// `select` omits readable descriptors.
     SelectBlind,
@@ -47,7 +47,7 @@ pub enum Flaw {
     TellsMoreThanOnce,
     /// A registration succeeds although another process is registered.
     BusyIsHidden,
-    /// A registration can't be taken back.
+    /// A registration can't be ended.
     RegistrationSticks,
     /// The value of a notification is lost.
     ValueLost,

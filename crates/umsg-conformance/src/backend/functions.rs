@@ -1,4 +1,4 @@
-//! The C functions that a backend calls. They are the functions that this program is linked to, or the functions of a library.
+//! The C functions that a backend calls: the functions that this program is linked to, or the functions of a library.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -9,7 +9,7 @@ use libc::{mode_t, mq_attr, mqd_t, off_t, size_t, ssize_t, timespec};
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident: $signature:ty,)*) => {
-        /// The C functions that the cases use, of any provider.
+        /// The C functions that the cases use.
         #[allow(missing_docs)]
         #[derive(Clone, Copy)]
         pub struct Calls {
@@ -107,7 +107,7 @@ fn loader_error() -> String {
     if text.is_null() {
         return "the loader gave no reason".to_string();
     }
-    // SAFETY: the text was checked above.
+    // SAFETY: the pointer is not null, as the code above has checked, so it leads to a NUL-terminated text.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()

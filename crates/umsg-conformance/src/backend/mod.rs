@@ -1,7 +1,7 @@
 //! The interface that the backends share: one trait at the level of the C calls, and its implementations.
 //!
-//! Names and descriptors are those of C (bytes and small numbers), and a failure is an errno. So the results of the kernel, the drop-in and
-//! the native API can be compared directly.
+//! Names and descriptors have the C types (bytes and small numbers), and a failure is an errno. So the results of the kernel, the drop-in and the
+//! native API can be compared directly.
 
 mod c;
 mod calls;
@@ -30,7 +30,8 @@ use crate::errno::Errno;
 use crate::site::Site;
 use crate::sys::{Credentials, User};
 
-/// A message queue descriptor: for the kernel and the drop-in a real one, for other backends a number that the backend chose.
+/// The number of a message queue descriptor. For the kernel and the drop-in it is a real descriptor; other backends assign the numbers of their
+/// handles.
 pub type Fd = i32;
 
 /// The reason why a backend gave no result.
@@ -54,7 +55,7 @@ pub type Answer<T> = Result<T, Failure>;
 /// The `abs_timeout` of a timed call; without one a null pointer is passed.
 pub type AbsTime<'a> = Option<&'a libc::timespec>;
 
-/// The attributes that are passed to `mq_open`; None passes a null pointer.
+/// The attributes that are passed to `mq_open`. `None` passes a null pointer.
 pub type OpenAttributes<'a> = Option<&'a Attributes>;
 
 /// The arguments of `epoll_ctl` apart from the descriptor that it registers.
@@ -82,7 +83,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Returns attributes for a queue with this number of messages, of this number of bytes each.
+    /// Returns attributes for a queue with room for `max_messages` messages of at most `message_size` bytes each.
     pub fn new(max_messages: i64, message_size: i64) -> Attributes {
         Attributes {
             max_messages,
@@ -142,10 +143,10 @@ const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
 
 /// The part of a backend that does not depend on its family of calls.
 pub trait Basics: Send + Sync {
-    /// Returns the name for messages.
+    /// Returns the backend's name, for messages to the user.
     fn label(&self) -> &'static str;
 
-    /// Prepares a process, and may change its environment. Each process that uses the backend calls this function first; no other process calls it.
+    /// Prepares a process that uses the backend, and may change the environment of the process. Each such process calls this function first.
     fn enter(&self) {}
 
     /// Returns a value that the caller holds during a fork, so that the child finds the backend's table in a consistent state.
@@ -180,11 +181,11 @@ pub trait Basics: Send + Sync {
 
 /// An implementation of the `mq_*` calls of C.
 ///
-/// The second half, from [`close_descriptor`](Backend::close_descriptor) on, needs real descriptors. A backend without descriptors keeps
-/// the default methods.
+/// The methods from [`close_descriptor`](Backend::close_descriptor) on need real descriptors. A backend without real descriptors keeps the default
+/// methods.
 #[allow(unused_variables)]
 pub trait Backend: Basics {
-    /// Returns whether the backend's descriptors are real ones, which other calls accept, too.
+    /// Returns whether the backend's descriptors are real: then other calls, such as `read` and `poll`, accept them.
     fn has_descriptors(&self) -> bool {
         true
     }
@@ -207,11 +208,11 @@ pub trait Backend: Basics {
     fn attributes(&self, fd: Fd) -> Answer<Attributes>;
     /// `mq_setattr`. Returns the attributes before the call.
     fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes>;
-    /// `mq_notify`. None ends the registration.
+    /// `mq_notify`. `None` ends the registration.
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()>;
     /// Returns owner, group and mode of the queue.
     fn ownership(&self, fd: Fd) -> Answer<Ownership>;
-    /// `dup`. A backend without descriptors makes a second handle that shares everything with the first.
+    /// `dup`. A backend without descriptors makes a second handle that shares its state with the first handle.
     fn dup(&self, fd: Fd) -> Answer<Fd>;
 
     /// `mq_receive` with a null pointer for the priority.
@@ -294,7 +295,7 @@ pub trait Backend: Basics {
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `select` without a wait, on the descriptors below this number. `sets` are the descriptors to be read and the descriptors to be written.
+    /// `select` without a wait, on the descriptors below the number `below`. `sets` are the descriptors to be read and the descriptors to be written.
     /// Returns the number of ready descriptors.
     fn select(&self, below: Fd, sets: [&mut libc::fd_set; 2]) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
@@ -307,15 +308,15 @@ pub trait Backend: Basics {
     fn map(&self, fd: Fd) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// Sets the limit on the number of queues, if the system has a limit for this process or namespace alone.
+    /// Sets the maximum number of queues. Fails if the backend has no such limit for this process or namespace alone.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         match self.namespace() {
             Some(namespace) => set_limits(namespace, |limits| limits.max_queues = max_queues),
             None => Err(Failure::Unsupported("its limits can't be set for one test")),
         }
     }
-    /// Sets the maximum number and the maximum length of messages of new queues, if the backend can do so for this process or namespace alone. The
-    /// kernel's limits stay as they are.
+    /// Sets the maximum number and the maximum length of messages of new queues, if the backend has such limits for this process or namespace alone.
+    /// The kernel's limits stay unchanged.
     fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
         self.namespace().map_or(Ok(()), |namespace| {
             set_limits(namespace, |limits| {
@@ -324,11 +325,11 @@ pub trait Backend: Basics {
             })
         })
     }
-    /// Returns the namespace of umsg's queues.
+    /// Returns the namespace of the queues, for a backend of umsg.
     fn namespace(&self) -> Option<&Namespace> {
         None
     }
-    /// Returns the environment in which another program reaches the same queues by the plain C names.
+    /// Returns the environment variables with which another program reaches the same queues by the plain C names.
     fn environment(&self) -> Answer<Vec<(&'static str, PathBuf)>> {
         Err(Failure::Unsupported("it has no C names"))
     }
@@ -353,10 +354,10 @@ pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
     /// The site of the family's cases.
     type Site;
 
-    /// Makes a backend. `directory` is the namespace, for backends that have one.
+    /// Makes a backend. `directory` is the path of the namespace, for backends that have a namespace.
     ///
     /// # Errors
-    /// The obstacle, as a sentence.
+    /// Returns a sentence with the reason.
     fn make(kind: &Kind<Self>, directory: &Path) -> Result<Box<Self::Backend>, String>;
 
     /// Returns the site of a case, in the process that runs the case. `helper` is a program that uses queues after an exec.
@@ -403,13 +404,13 @@ impl Family for Posix {
 pub enum Kind<F: Family = Posix> {
     /// glibc's functions, which reach the kernel's queues.
     Kernel,
-    /// The symbols of `libumsg_preload.so`, loaded from here.
+    /// The functions of `libumsg_preload.so`, loaded from this path.
     Dropin(PathBuf),
     /// The drop-in, loaded before all other libraries and called by the plain C names, as in a program under `umsg run`.
     Preloaded(PathBuf),
     /// The native API.
     Native,
-    /// The functions of `libumsg.so`, loaded from here.
+    /// The functions of `libumsg.so`, loaded from this path.
     C(PathBuf),
     /// The kernel with one deliberate mistake, to prove that the tests find mistakes.
     Flawed(F::Flaw),
@@ -421,7 +422,7 @@ impl<F: Family> Kind<F> {
         !matches!(self, Kind::Kernel | Kind::Flawed(_))
     }
 
-    /// Returns the name for messages.
+    /// Returns the backend's name, for messages to the user.
     pub fn label(&self) -> &'static str {
         match self {
             Kind::Kernel => "kernel",
@@ -433,10 +434,10 @@ impl<F: Family> Kind<F> {
         }
     }
 
-    /// Makes the backend. `directory` is the namespace, for backends that have one.
+    /// Makes the backend. `directory` is the path of the namespace, for backends that have a namespace.
     ///
     /// # Errors
-    /// The obstacle, as a sentence.
+    /// Returns a sentence with the reason.
     pub fn make(&self, directory: &Path) -> Result<Box<F::Backend>, String> {
         F::make(self, directory)
     }

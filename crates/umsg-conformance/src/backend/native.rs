@@ -1,7 +1,7 @@
-//! The native API, `umsg::posix`, behind the C calls.
+//! The native API, `umsg::posix`, as a backend with the C calls.
 //!
-//! Rust has handles where C has descriptors, so this file keeps a table of handles under small numbers. The answer for a number without a
-//! handle, and the flag `O_NONBLOCK`, come from this file; all other answers come from the library.
+//! Rust has handles where C has descriptors, so this file gives small numbers to handles and keeps a table of them. This file implements `O_NONBLOCK`
+//! and the error for a number without a handle. All other answers come from the library.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -23,7 +23,7 @@ use super::{
 use crate::errno::Errno;
 use crate::sys;
 
-/// The number of the first handle: the first free descriptor of a process that has the three standard ones open.
+/// The number of the first handle: the first free descriptor of a process that has the three standard descriptors open.
 const FIRST: usize = 3;
 
 /// The state that several handles share after a `dup` or a fork.
@@ -78,7 +78,7 @@ impl Native {
         handle.ok_or(Failure::Errno(Errno::EBADF))
     }
 
-    /// Returns the descriptor of a queue for event loops, which is open as long as the handle is.
+    /// Returns the descriptor of a queue for event loops. The descriptor is open as long as the queue's handle.
     fn pollable(&self, fd: Fd, edges: Edges) -> Answer<i32> {
         let handle = self.handle(fd)?;
         match handle.queue.pollable_with(edges) {
@@ -87,7 +87,7 @@ impl Native {
         }
     }
 
-    /// Puts a handle at the lowest free number.
+    /// Stores a handle in the first free entry of the table, and returns the number of the handle.
     fn keep(&self, description: Arc<Description>) -> Fd {
         let mut handles = self.handles();
         let at = handles
@@ -146,7 +146,7 @@ fn until(deadline: AbsTime) -> Answer<Until> {
         .ok_or(NO_TIME)
 }
 
-/// Returns an attribute as the number that the library takes.
+/// Converts an attribute to the type that the library takes.
 fn attribute(value: i64) -> Answer<u32> {
     u32::try_from(value).map_err(|_| Failure::Unsupported("its attributes are of type u32"))
 }
@@ -206,8 +206,8 @@ impl Backend for Native {
     fn close(&self, fd: Fd) -> Answer<()> {
         let handle = self.handle(fd)?;
         self.handles()[fd as usize - FIRST] = None;
-        // A registration ends when the descriptor that made it is closed. This backend does not know which one that was, so any descriptor of the
-        // queue ends it.
+        // In the kernel, a registration ends when the process closes the descriptor that made the registration. This backend does not record that
+        // descriptor, so the close of any descriptor of the queue ends the registration.
         withdraw_notification(handle.queue.identity());
         drop(handle);
         Ok(())

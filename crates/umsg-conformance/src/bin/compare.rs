@@ -110,7 +110,7 @@ fn kind<F: Comparable>(arguments: &Arguments) -> Result<Kind<F>, String> {
     }
 }
 
-/// Works as a worker of the family with this name.
+/// Runs as a worker of the comparison, for the family with this name.
 fn work(family: &str, library: &Path, directory: &Path) -> Result<(), String> {
     match family {
         Posix::NAME => compare::work::<Posix>(library, directory),
@@ -213,7 +213,7 @@ fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
     report(arguments, result, |summary| &summary.seen)
 }
 
-/// Compares the lives of processes, see `umsg_conformance::lives`.
+/// Compares histories in which whole processes act, see `umsg_conformance::lives`.
 fn run_lives(arguments: &Arguments) -> ExitCode {
     let queues = match kind::<Posix>(arguments) {
         Ok(Kind::Preloaded(library)) => lives::Queues::Dropin(library),

@@ -1,4 +1,4 @@
-//! The callers that wait, the order in which they are served, and the events that wake no waiter.
+//! Callers that wait, the order in which waiters are served, and the events that wake no waiter.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
@@ -235,7 +235,7 @@ fn a_blocked_senders_message_takes_its_place_by_priority(site: &Site) {
     let order: Vec<u8> = (0..4)
         .map(|_| queue.receive().expect("a message").data[0])
         .collect();
-    // The message of priority 1 is admitted when message 5 is received, and message 9 when message 3 is received.
+    // When message 5 is received, the message of priority 1 enters the queue. When message 3 is received, message 9 enters.
     assert_eq!(order, b"5391");
     for sender in senders {
         assert_eq!(sender.result(), Ok(()));

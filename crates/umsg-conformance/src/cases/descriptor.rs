@@ -1,4 +1,4 @@
-//! A queue descriptor is a real one. The cases test the other calls that C programs make on it.
+//! A queue descriptor is a real descriptor. The cases test the other calls that C programs make on queue descriptors.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -46,7 +46,7 @@ subject! { $ descriptor, descriptor_cases:
 }
 
 fn is_open(fd: i32) -> bool {
-    // SAFETY: the call only returns the flags of a number.
+    // SAFETY: the call only returns the flags of a descriptor, or an error.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
@@ -516,7 +516,7 @@ fn a_program_that_closes_everything_can_start_again(site: &Site) {
     let name = site.name("daemon");
     let before = site.queue_called(&name, 2, 8);
     before.send(b"before", 0).expect("room");
-    // The range ends below the descriptor of the case's report, which is 250, and below the pipe that a child needs.
+    // The range ends below 250, the descriptor of the case's report, and below the pipe that a child needs.
     for fd in 3..100 {
         let _ = close(site, fd);
     }
@@ -531,7 +531,7 @@ fn a_descriptor_of_dev_null_put_in_its_place_is_not_a_queue(site: &Site) {
     site.need_descriptors();
     let queue = site.queue(1, 8);
     let path = CString::new("/dev/null").expect("no NUL");
-    // SAFETY: the path is NUL-terminated. The descriptor is moved to the number that the queue had.
+    // SAFETY: the path is NUL-terminated. The call below moves the new descriptor to the number of the queue's descriptor.
     let null = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     assert!(null >= 0);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The error that a call returns if several apply. The order of precedence is: timespec, priority, descriptor, size, would block.
+//! The error that a call returns if several errors apply. The order of precedence is: timespec, priority, descriptor, size, would block.
 
 use crate::backend::Attributes;
 use crate::errno::Errno;
@@ -37,7 +37,7 @@ const INVALID: [libc::timespec; 5] = [
 
 const LONG: &[u8] = b"longer than eight bytes";
 
-/// A number that no descriptor of a case has.
+/// A descriptor number that is never open in a case.
 const NEVER: i32 = 200;
 
 fn an_invalid_timespec_comes_before_everything_else(site: &Site) {

@@ -1,4 +1,4 @@
-//! `mq_getattr`, `mq_setattr` and the one flag that they share with `fcntl`.
+//! `mq_getattr`, `mq_setattr`, and the flag `O_NONBLOCK`, which `fcntl` also sets and clears.
 
 use crate::backend::Attributes;
 use crate::errno::Errno;

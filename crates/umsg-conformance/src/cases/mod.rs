@@ -1,11 +1,11 @@
-//! The conformance cases: one subject a file, one sentence a case.
+//! The conformance cases. Each file covers one subject, and the name of each case is a sentence.
 //!
-//! Each case is a function of a [`Site`](crate::site::Site) that panics if the behaviour is not as its name says. Each case was checked
-//! against the kernel first, and every run of the tests checks it again.
+//! Each case is a function of a [`Site`](crate::site::Site) that panics if the behaviour differs from the case's name. Each case was checked against
+//! the kernel first, and every run of the tests checks it again.
 
 /// Lists the cases of a file and makes the macro that turns them into tests.
 ///
-/// The list is the file's table of contents. The compiler reports a case that is missing in the list as dead code. The calls are those of a
+/// The list is the file's table of contents. The compiler reports a case that is missing in the list as dead code. The cases use the calls of a
 /// [`Family`](crate::backend::Family), by default POSIX.
 macro_rules! subject {
     ($dollar:tt $subject:ident, $tests:ident: $($case:ident)*) => {

@@ -1,4 +1,4 @@
-//! The valid names, and the errors for the other names.
+//! Valid names, and the errors for invalid names.
 
 use std::ffi::CStr;
 

@@ -1,4 +1,4 @@
-//! Notifications: the process that gets them, their time, their form, and their number.
+//! Notifications: the notified process, the time, the form and the number of notifications.
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -93,7 +93,7 @@ fn pending_within(milliseconds: i64) -> Option<(i32, usize, i32, u32)> {
     }
 }
 
-/// SI_MESGQ.
+/// `SI_MESGQ`: the value of `si_code` in a notification.
 const OF_A_MESSAGE: i32 = -3;
 
 fn own_uid() -> u32 {
@@ -293,7 +293,7 @@ fn a_thread_is_started_for_each_message(site: &Site) {
     let queue = site.queue(1, 8);
     for round in 1..=10 {
         let mut event = event(libc::SIGEV_THREAD, 0, round as usize);
-        // The union behind the first three members begins with the function.
+        // The members after the first three members are a union. The first word of the union is the function's address.
         let function = note_call as *const () as usize;
         // SAFETY: the structure has 64 bytes, and in every libc the word at offset 16 is the function's address.
         unsafe { (&raw mut event).cast::<usize>().add(2).write(function) };

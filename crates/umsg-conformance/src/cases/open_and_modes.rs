@@ -1,4 +1,4 @@
-//! `mq_open`: flags, attributes, permission bits and the users they hold for.
+//! `mq_open`: flags, attributes, permission bits, and the users to which the bits apply.
 
 use std::ffi::CStr;
 
@@ -262,7 +262,7 @@ fn o_nonblock_at_open_belongs_to_that_descriptor(site: &Site) {
 
 fn one_queue_too_many_is_no_space(site: &Site) {
     site.ask(site.backend().limit_queues(3)).expect("a limit");
-    // The case runs as a user to which the limit applies.
+    // An unprivileged user runs the case, because the limit does not apply to root.
     if sys::is_root() {
         User::NOBODY
             .assume(&Credentials::OF_LIBC)
@@ -343,7 +343,8 @@ fn all_twelve_mode_bits_are_kept_and_no_more(site: &Site) {
 fn the_owner_is_the_effective_user_and_group(site: &Site) {
     site.need_root();
     let name = site.name("owner");
-    // A backend that is a library determines the directory of its queues at the first call. That call must come before the change of the user.
+    // A backend that is a library determines the directory of its queues at the first call. So this process makes a call before the child changes its
+    // user.
     site.queue(1, 8);
     let child = site.child(|| {
         User::NOBODY
@@ -381,7 +382,7 @@ fn the_creator_may_open_with_more_access_than_the_mode_grants(site: &Site) {
     }
 }
 
-/// The user that opens a queue: its owner, a member of its group, or another user.
+/// The user that opens a queue: its owner, a user with the queue's group (as primary or supplementary group), or another user.
 #[derive(Debug, Clone, Copy)]
 enum Opener {
     Owner,
@@ -390,7 +391,8 @@ enum Opener {
     Other,
 }
 
-/// Returns the results of each access to a queue with this mode. The queue belongs to the user nobody and to root's group.
+/// Returns the results of opening a queue with this mode for reading, for writing, and for both. The queue belongs to the user nobody and to root's
+/// group.
 fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Errno>; 3] {
     site.need_root();
     let name = site.name("access");

@@ -1,4 +1,4 @@
-//! A queue descriptor in `poll` and `epoll`: its ready events, and the moments at which a poller is notified.
+//! A queue descriptor in `poll` and `epoll`: the ready events, and the moments at which a poller is notified.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +66,7 @@ fn poll_within(site: &Site, fd: i32, events: i16, milliseconds: i32) -> Result<i
     Ok(one[0].revents)
 }
 
-/// Returns the ready events, found by a poll that does not wait. If there are any, checks that a poll that waits returns the same events.
+/// Returns the ready events, found by a poll that does not wait. If events are ready, checks that a poll that waits returns the same events.
 fn ready(site: &Site, queue: Queue<'_>) -> i16 {
     let now = poll_within(site, queue.fd(), ALL, 0).expect("polling");
     if now != 0 {
@@ -279,7 +279,7 @@ fn a_caught_signal_interrupts_a_poll_even_under_sa_restart(site: &Site) {
     expect_interrupted(site, libc::SA_RESTART);
 }
 
-/// Expects a poll for `events` to stay blocked while `act` is done several times.
+/// Expects a poll for `events` to stay blocked while `act` is called several times.
 fn expect_untold(site: &Site, queue: Queue<'_>, events: i16, act: impl Fn()) {
     let child = poller(site, queue, events);
     for _ in 0..20 {
@@ -338,7 +338,7 @@ fn a_umask_that_denies_the_owner_everything_hinders_no_poller(site: &Site) {
     assert_eq!(outcome, i64::from(POLLIN));
 }
 
-/// An epoll set, and its operations.
+/// An epoll set.
 struct Set<'a> {
     site: &'a Site,
     set: OwnedFd,
@@ -354,7 +354,7 @@ impl Set<'_> {
         // SAFETY: the call takes flags.
         let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(set >= 0);
-        // SAFETY: the descriptor is new, and nothing else owns it.
+        // SAFETY: the descriptor is new, and has no other owner.
         let set = unsafe { OwnedFd::from_raw_fd(set) };
         Set { site, set }
     }
@@ -378,7 +378,7 @@ impl Set<'_> {
             .expect("registering it");
     }
 
-    /// Returns the events within this many milliseconds: the data and the events of each member.
+    /// Waits this many milliseconds for events. Returns the data and the events of each ready member.
     fn told_within(&self, milliseconds: i32) -> Vec<(u64, u32)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
         let set = self.set.as_raw_fd();

@@ -1,4 +1,4 @@
-//! The message of the highest priority comes first; messages of the same priority come in the order in which they were sent.
+//! The message of the highest priority is received first. Messages of the same priority are received in the order in which they were sent.
 
 use crate::errno::Errno;
 use crate::site::{Message, Queue, Site, message};
@@ -43,7 +43,7 @@ impl Model {
     }
 }
 
-/// Returns numbers without a pattern.
+/// Returns a generator of pseudo-random numbers.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut random = crate::compare::Random::new(seed);
     move |below| random.below(below)

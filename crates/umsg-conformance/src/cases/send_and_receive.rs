@@ -1,4 +1,4 @@
-//! Each sent message is received: whole, once and in order.
+//! Each sent message is received once, unchanged, and in order.
 
 use crate::errno::Errno;
 use crate::site::{Site, message};
@@ -30,7 +30,7 @@ subject! { $ send_and_receive, send_and_receive_cases:
     messages_of_several_processes_each_arrive_once
 }
 
-/// Returns bytes that depend on the seed and on their position, so that misplaced bytes are noticed.
+/// Returns bytes that depend on the seed and on their position, so that a test notices misplaced bytes.
 fn pattern(seed: usize, length: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (seed * 31 + at * 7 + at / 251) as u8)

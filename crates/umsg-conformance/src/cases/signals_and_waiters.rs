@@ -1,4 +1,4 @@
-//! The effect of signals on a waiting process, and the calls of handlers.
+//! The effect of signals on a waiting process, and calls that a signal handler makes.
 
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -30,15 +30,15 @@ subject! { $ signals_and_waiters, signals_and_waiters_cases:
     calls_from_a_signal_handler_work
 }
 
-/// The number of runs of a handler in this process.
+/// Counts the runs of the handler in this process.
 static HANDLED: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn count(_: i32) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Starts a child that is blocked in a call and has a handler for SIGUSR1. The child returns the result of the call and the number of times that
-/// the handler ran.
+/// Starts a child that has a handler for SIGUSR1 and is blocked in a call. The child returns the result of the call and the number of runs of the
+/// handler.
 fn blocked_with_handler<'a, T: Carried>(
     site: &'a Site,
     flags: i32,
@@ -164,18 +164,18 @@ fn a_restarted_call_keeps_its_deadline(site: &Site) {
     assert_eq!(receiver.result(), Err(Errno::ETIMEDOUT));
 }
 
-/// A child blocked in a call that a handler with SA_RESTART may interrupt.
+/// A child blocked in a call. The signal SIGUSR1 interrupts the call, and its handler has SA_RESTART.
 struct Restarted<'a, T> {
     child: Child<'a, Result<T, Errno>>,
     /// The number of runs of the handler.
     told: &'static AtomicU32,
 }
 
-/// The word in which the handler below counts.
+/// The counter that the handler `tell` increments.
 static TOLD: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
 extern "C" fn tell(_: i32) {
-    // SAFETY: the word stays mapped.
+    // SAFETY: the word stays mapped until the process ends.
     if let Some(told) = unsafe { TOLD.load(Ordering::Relaxed).as_ref() } {
         told.fetch_add(1, Ordering::Release);
     }
@@ -193,7 +193,7 @@ impl<T: Carried> Restarted<'_, T> {
         Restarted { child, told }
     }
 
-    /// Makes the handler run, regardless of the result of the call.
+    /// Makes the handler run. The call may continue or end.
     fn disturb(&self) {
         let before = self.told.load(Ordering::Acquire);
         self.child.signal(libc::SIGUSR1);
@@ -309,13 +309,13 @@ fn stop_and_continue_do_not_disturb_a_timed_call(site: &Site) {
     assert_eq!(receiver.result(), Ok(message("still", 0)));
 }
 
-/// The site and the queue of the handler below, to which a caller can pass no arguments.
+/// The site that the signal handler `echo` uses: a case can't pass arguments to a signal handler.
 static HANDLERS_SITE: std::sync::atomic::AtomicPtr<Site> =
     std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
 static HANDLERS_QUEUE: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn echo(_: i32) {
-    // SAFETY: the case set the address before the signal could come, to a site that lives as long as the process.
+    // SAFETY: the case set the address before the signal could arrive. The site lives as long as the process.
     let site = unsafe { &*HANDLERS_SITE.load(Ordering::Acquire) };
     let backend = site.backend();
     let queue = HANDLERS_QUEUE.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! Deadlines: absolute times of the wall clock, which count only if a call would block.
+//! Deadlines: absolute times of the wall clock. A deadline has an effect only if a call would block.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ fn a_receive_waits_until_its_deadline(site: &Site) {
     let queue = site.queue(1, 8);
     for milliseconds in [1, 30, 250] {
         let waited = time_to_time_out(|| queue.receive_by(from_now(milliseconds)).map(drop));
-        // The two clocks may differ a little in speed.
+        // The test measures with the monotonic clock, and the deadline uses the wall clock. The two clocks may differ a little in speed.
         assert!(
             waited.as_micros() as i64 >= milliseconds * 990,
             "{waited:?} of {milliseconds} ms"

@@ -1,4 +1,4 @@
-//! A queue lives as long as a name or a descriptor leads to it.
+//! A queue lives as long as it has a name or an open descriptor.
 
 use super::open_and_modes::use_up_descriptors;
 use crate::backend::Attributes;

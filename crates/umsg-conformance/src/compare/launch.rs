@@ -1,4 +1,4 @@
-//! Workers in another program, which was started with the drop-in preloaded.
+//! Workers in another program that is started with the drop-in preloaded.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -15,7 +15,7 @@ use super::worker::{FIRST_SOCKET, Shared, Worker};
 use crate::backend::Kind;
 use crate::sys;
 
-/// The argument that makes the program `compare` a worker.
+/// The argument that makes the program `compare` run as a worker.
 pub const WORKER: &str = "--be-a-worker";
 
 /// The descriptor of a worker's assignment.
@@ -61,7 +61,8 @@ impl<N: Clone, C: Copy> Assignment<N, C> {
 }
 
 impl Program {
-    /// Executes the program in the calling process, with this assignment. The caller has put the sockets in place.
+    /// Executes the program in the calling process, with this assignment. The caller has moved the workers' sockets to the descriptors from
+    /// `FIRST_SOCKET` on.
     pub fn become_it<F: Comparable>(&self, assignment: &Assignment<F::Names, F::Call>) -> ! {
         let mut file = sys::memory_file().expect("a file in memory");
         file.write_all(&serde_json::to_vec(assignment).expect("an assignment as JSON"))
@@ -81,10 +82,10 @@ impl Program {
     }
 }
 
-/// Does the program's work when its arguments are [`WORKER`], the name of the family and two paths.
+/// Runs the worker, in a program whose arguments are [`WORKER`], the name of the family and two paths.
 ///
 /// # Errors
-/// The coordinator did not prepare the process as it should.
+/// If the coordinator has prepared the process wrongly.
 pub fn work<F: Comparable>(library: &Path, directory: &Path) -> Result<(), String> {
     let mut text = Vec::new();
     File::from(sys::take(ASSIGNMENT))

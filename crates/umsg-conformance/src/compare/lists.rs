@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Returns the position of a number in a list, counted from 1; the last position if there are several.
+/// Returns the position of a number in a list, counted from 1. If the number occurs several times, the last position is returned.
 pub fn find(list: &[AtomicU32], number: u32) -> Option<usize> {
     let count = list[0].load(Ordering::Acquire) as usize;
     (1..=count)

@@ -12,7 +12,7 @@ use super::side::{Setup, Side};
 use super::{Comparable, Waiting};
 use crate::sys::Pause;
 
-/// A result that may come late is awaited for the patience of the side, divided by this number.
+/// The divisor of a side's patience: the quotient is the time to wait for a result that may come late.
 const LATENESS: u32 = 10;
 
 /// The events of one step.
@@ -20,7 +20,7 @@ const LATENESS: u32 = 10;
 pub struct Line<C> {
     /// The step.
     pub step: Step<C>,
-    /// The answers of each side, including the answer to a blocked step of another worker that this step ended.
+    /// The answers of both sides to this step. If the step ended a blocked call of another worker, the answers to that call follow.
     pub answers: Vec<Both>,
 }
 
@@ -29,7 +29,7 @@ pub struct Line<C> {
 pub struct Both {
     /// The worker that made the call.
     pub worker: usize,
-    /// The answers in words.
+    /// The answers of both sides, as text.
     pub words: [String; 2],
 }
 
@@ -40,19 +40,19 @@ pub enum End {
     Agreed,
     /// The answers differed in the last line; the text describes the difference.
     Differed(String),
-    /// The kernel had no room for a queue: the rest could not be compared.
+    /// The kernel had no room for a queue, so the rest of the history could not be compared.
     KernelRefused,
 }
 
 /// For each call and each result, such as "mq_send" and "EAGAIN", the number of such calls.
 pub type Seen = BTreeMap<(&'static str, String), u64>;
 
-/// The record of a history that was played.
+/// The result of playing a history.
 #[derive(Debug, Clone)]
 pub struct Played<C> {
     /// The end of the history.
     pub end: End,
-    /// The operations that were performed on both sides.
+    /// The number of operations that both sides performed.
     pub operations: u64,
     /// The number of these operations that blocked.
     pub blocked: u64,
@@ -79,11 +79,11 @@ struct Lockstep<'a, F: Comparable> {
     sides: [Side<'a, F>; 2],
     steps: &'a [Step<F::Call>],
     alive: [bool; WORKERS],
-    /// The step in which a worker is blocked.
+    /// For each worker: the number of the step in which the worker is blocked.
     blocked_in: [Option<usize>; WORKERS],
-    /// The queue for which the worker waits, if the family distinguishes queues.
+    /// For each worker: the queue for which the worker waits, if the family distinguishes queues.
     blocked_on: [u32; WORKERS],
-    /// For each worker: true if the cause of its wait may have changed since the worker blocked.
+    /// For each worker: true if other calls may have changed the reason of its wait since the worker blocked.
     changed: [bool; WORKERS],
     numbers: bool,
     /// True if the workers belong to several users.
@@ -93,8 +93,8 @@ struct Lockstep<'a, F: Comparable> {
     played: Played<F::Call>,
 }
 
-/// Plays a history. `memory` has the words that each side shares with its workers. `patience` is the time within which one side must repeat a step
-/// of the other.
+/// Plays a history. `memory` contains the words that each side shares with its workers. The other side must repeat a step of the kernel within the
+/// time `patience`.
 pub fn play<F: Comparable>(
     setups: &[Setup<F>; 2],
     steps: &[Step<F::Call>],
@@ -144,7 +144,7 @@ pub fn play<F: Comparable>(
 }
 
 impl<F: Comparable> Lockstep<'_, F> {
-    /// Takes a step, if it can be taken.
+    /// Performs a step, if its worker can perform it now.
     fn take(&mut self, number: usize) -> Result<(), Stop> {
         let Step { worker, operation } = self.steps[number];
         self.let_somebody_act()?;
@@ -223,7 +223,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         waiting.collect()
     }
 
-    /// Makes some workers give up waiting, one after the other.
+    /// Sends these workers a signal that ends their waits, one worker after the other.
     fn interrupt(&mut self, workers: Vec<usize>) -> Result<(), Stop> {
         for worker in workers {
             let operation = Operation::Interrupt;
@@ -239,8 +239,8 @@ impl<F: Comparable> Lockstep<'_, F> {
 
     /// Returns whether the kernel may restart a blocked call without a visible effect.
     ///
-    /// After a handler with SA_RESTART, or a stop, the kernel restarts the call: the call then waits behind all other processes, and reads
-    /// `O_NONBLOCK` again. The drop-in does the same after a handler. After a stop, or in a backend without descriptors, a caller of umsg keeps its
+    /// After a handler with SA_RESTART, or after a stop, the kernel restarts the call. A restarted call waits behind all other processes, and reads
+    /// `O_NONBLOCK` again. After a handler, the drop-in does the same. After a stop, or in a backend without descriptors, a caller of umsg keeps its
     /// place among the waiters. This difference is not compared.
     fn may_be_restarted(&self, worker: usize) -> bool {
         let alone = self.blocked_in.iter().flatten().count() == 1;
@@ -275,7 +275,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         self.bury(worker)
     }
 
-    /// Makes a worker do a call.
+    /// Makes a worker perform a call on both sides, and compares the answers.
     fn call(
         &mut self,
         number: usize,
@@ -305,7 +305,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// Asks the other side again until it gives the kernel's answer, or until a time limit.
+    /// Repeats the call on the other side until it gives the kernel's answer, or until a time limit.
     fn ask_again(
         &self,
         number: usize,
@@ -321,7 +321,8 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(other)
     }
 
-    /// Expects the other side to block in a call that blocks in the kernel. If the result of the call may come late, repeats the call for some time.
+    /// Waits until the other side's worker blocks in a call that blocks in the kernel, or answers. If the result of the call may come late, repeats
+    /// the call for some time.
     fn settle_other(&self, worker: usize, number: usize) -> Result<Settled, Stop> {
         let may_come_late = matches!(
             self.steps[number].operation,
@@ -397,7 +398,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Err(Stop::Differed(format!("the answers to w{worker} differ")))
     }
 
-    /// Returns by how much parts of answers may differ: the two sides read their clocks one after the other.
+    /// Returns the allowed differences between answers. Times may differ, because the two sides read their clocks one after the other.
     fn leeway(&self) -> Leeway {
         Leeway {
             numbers: self.numbers,
@@ -405,7 +406,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// Does the coordinator's work after a call that both sides answered alike.
+    /// Updates the coordinator's records after a call to which both sides gave the same answer.
     fn after(
         &mut self,
         operation: Operation<F::Call>,

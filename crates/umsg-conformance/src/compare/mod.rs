@@ -6,14 +6,14 @@
 //!        └───────socket──► w0 ─fork─► w1, w2, w3   (umsg)
 //! ```
 //!
-//! A history is a list of steps: a worker makes a call, forks, becomes another user, or is killed. The same worker of both sides does each step,
-//! and the coordinator compares the answers: return value, errno, bytes, and the other results of the call. For some sides, it also compares the
-//! numbers of new descriptors and identifiers. A worker that sleeps in a call is *blocked*. Then the same worker of the other side has to be
-//! blocked too, and a later step that unblocks one worker has to unblock the other. No thread waits for ever: the coordinator sees in `/proc` that
-//! a worker is blocked, and kills all workers when the history ends.
+//! A history is a list of steps. In each step, a worker makes a call, forks, becomes another user, or is killed. The worker with the same number on
+//! each side performs the step, and the coordinator compares the answers: return value, errno, bytes, and the other results of the call. For some
+//! sides, the coordinator also compares the numbers of new descriptors and identifiers. A worker that sleeps in a call is *blocked*. Then the worker
+//! of the other side has to be blocked too. A later step that unblocks one of these workers has to unblock the other worker. No thread waits forever:
+//! the coordinator sees in `/proc` that a worker is blocked, and kills all workers when the history ends.
 //!
-//! The subject of a comparison is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It defines the
-//! calls, the generation of histories, and the answers that the kernel leaves to chance.
+//! The subject of a comparison is a [`Comparable`] family of calls: [`posix`] in this module, System V in [`crate::sysv::compare`]. A family defines
+//! the calls, the generation of histories, and the answers that the kernel does not determine.
 
 mod launch;
 pub mod lists;
@@ -55,7 +55,7 @@ use lockstep::{End, Played};
 /// The number of steps in a history.
 const HISTORY: usize = 250;
 
-/// The time to wait for an answer when a difference is checked again. Often no answer comes.
+/// The time to wait for an answer when a difference is reproduced. It is short, because often the answer never comes.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker that is blocked.
@@ -74,7 +74,7 @@ pub trait Histories<C> {
     /// Returns the next history, with about this number of steps.
     fn history(&mut self, length: usize) -> Vec<Step<C>>;
 
-    /// Returns a description of the steps that this history has left out so far because of the kernel's limits.
+    /// Returns a description of the steps that the histories have omitted so far because of the kernel's limits.
     fn unasked(&self) -> String;
 }
 
@@ -92,16 +92,16 @@ pub trait Comparable: Family {
     /// A call with its arguments.
     type Call: Call;
 
-    /// The names of one side, to which calls refer by number.
+    /// The names of one side's queues. Calls contain the index of a name.
     type Names: Clone + Serialize + DeserializeOwned;
 
-    /// Makes the calls of a worker.
+    /// The part of a worker that makes the calls.
     type Hand<'a>: Hand<Self::Call>;
 
-    /// Makes histories.
+    /// The generator of histories.
     type Histories: Histories<Self::Call>;
 
-    /// Returns the names of one side: two sides in the kernel have different ones.
+    /// Returns the names of one side's queues. Two sides that both use the kernel have different names.
     fn names(side: char) -> Self::Names;
 
     /// Makes a private namespace for the kernel's queues, if this family uses one namespace for all histories.
@@ -109,13 +109,13 @@ pub trait Comparable: Family {
         None
     }
 
-    /// Returns whether the numbers that this backend assigns must equal those of the other side.
+    /// Returns whether the descriptors or identifiers that this backend assigns must equal those of the other side.
     fn has_numbers(backend: &Self::Backend) -> bool;
 
-    /// Begins a history. Nothing of the previous history is left.
+    /// Prepares a side for a history, when nothing of the previous history exists.
     fn begin(_side: &Setup<Self>) {}
 
-    /// Prepares a process for the beginning of workers. This is the last step, once for each history.
+    /// Prepares the process from which the workers of a history start. The function is called once for each history, as the last preparation.
     fn prepare(kind: &Kind<Self>);
 
     /// Returns the hand that makes the calls of the first worker.
@@ -127,10 +127,10 @@ pub trait Comparable: Family {
     /// The reason why these sides allow no history.
     fn histories(seed: u64, sides: &[Setup<Self>; 2]) -> Result<Self::Histories, String>;
 
-    /// Removes what a history has left behind, in a process that uses the backend. `words` are the shared words of the workers.
+    /// Removes the queues that a history has left, in a process that uses the backend. `words` are the words that the workers share.
     fn remove_queues(side: &Setup<Self>, words: &[AtomicU32]);
 
-    /// Describes what is left of queues in the directory of a namespace after [`remove_queues`](Self::remove_queues).
+    /// Describes the remains of queues in the directory of a namespace after [`remove_queues`](Self::remove_queues).
     fn left_behind(directory: &Path) -> Option<String>;
 
     /// Returns whether this answer means that the kernel has no room for a queue.
@@ -138,13 +138,14 @@ pub trait Comparable: Family {
         false
     }
 
-    /// Returns whether the result of this call may come a little later on the other side. Such a call is repeated until the results agree or the
-    /// time is up; a repeated result includes everything so far. `users` says whether the workers belong to several users.
+    /// Returns whether the result of this call may come a little later on the other side. The coordinator repeats such a call until the results agree
+    /// or a time limit passes. The result of a repeated call includes the results of the earlier attempts. `users` says whether the workers belong to
+    /// several users.
     fn may_come_late(_call: Self::Call, _users: bool) -> bool {
         false
     }
 
-    /// Returns the queue for which a blocked call waits: a number for each that must be distinguished.
+    /// Returns a number for the queue for which a blocked call waits. Queues that must be distinguished have different numbers.
     fn queue_of(_call: Self::Call, _kernels_words: &[AtomicU32]) -> u32 {
         0
     }
@@ -167,7 +168,7 @@ pub trait Comparable: Family {
         Vec::new()
     }
 
-    /// Explains the numbers in these calls, line by line.
+    /// Explains the numbers in these calls, one line for each number.
     fn legend(_names: &Self::Names, _calls: &[Self::Call]) -> String {
         String::new()
     }
@@ -183,24 +184,24 @@ pub struct Config<'a, F: Family = Posix> {
     pub backend: Kind<F>,
     /// The program `compare`, for a backend that has to be preloaded.
     pub program: Option<&'a Path>,
-    /// Gets the number of operations from time to time.
+    /// A function that is called with the number of operations from time to time.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
 /// The extent of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Operations that both sides performed.
+    /// The number of operations that both sides performed.
     pub operations: u64,
-    /// The histories of these operations.
+    /// The number of histories.
     pub histories: u64,
-    /// Operations that blocked.
+    /// The number of operations that blocked.
     pub blocked: u64,
-    /// Histories that were given up because the kernel had no room for another queue.
+    /// The number of histories that were given up because the kernel had no room for another queue.
     pub refused: u64,
-    /// The questions that the kernel can't answer, in words.
+    /// The steps that were omitted because of the kernel's limits, as text.
     pub unasked: String,
-    /// The number of times that each call was answered in each way: "mq_send", "EAGAIN".
+    /// For each call and each result, such as "mq_send" and "EAGAIN", the number of such calls.
     pub seen: Seen,
     /// True if other users took part.
     pub users: bool,
@@ -251,7 +252,7 @@ pub struct Difference {
     pub seed: u64,
     /// The number of the history, counted from 0.
     pub history: u64,
-    /// The number of times that the difference occurred again, and the number of attempts.
+    /// The number of times that the difference occurred again, and the number of attempts to reproduce it.
     pub again: (u32, u32),
     /// The history that shows the difference, step by step, with all answers.
     pub text: String,
@@ -278,7 +279,7 @@ impl fmt::Display for Difference {
 
 impl std::error::Error for Difference {}
 
-/// The reason why a comparison came to no result.
+/// The reason why a comparison failed.
 #[derive(Debug)]
 pub enum Failure<D = Box<Difference>> {
     /// The two sides are different.
@@ -303,7 +304,7 @@ struct Comparison<'a, F: Comparable> {
     config: &'a Config<'a, F>,
     setups: [Setup<F>; 2],
     memory: [&'static [AtomicU32]; 2],
-    /// The directory in which the other side has its queues; removed in the end.
+    /// The directory of the other side's queues. It is removed at the end of the comparison.
     directory: tempfile::TempDir,
 }
 
@@ -376,7 +377,7 @@ impl<'a, F: Comparable> Comparison<'a, F> {
         played
     }
 
-    /// Returns the difference that a history shows, after a removal of the other steps.
+    /// Returns the difference that a history shows, after the steps that are unnecessary for the difference are removed.
     fn explain(
         &self,
         steps: Vec<Step<F::Call>>,
@@ -420,7 +421,7 @@ impl<'a, F: Comparable> Comparison<'a, F> {
 /// Compares the kernel with another side.
 ///
 /// # Errors
-/// The first difference, with a short history that shows it; or the reason why no history could be compared.
+/// The first difference, with a short history that shows it, or the reason why no history could be compared.
 pub fn run<F: Comparable>(config: &Config<'_, F>) -> Result<Summary, Failure> {
     let comparison = Comparison::new(config).map_err(Failure::Impossible)?;
     let mut histories =

@@ -14,14 +14,14 @@ pub const WORKERS: usize = 4;
 pub trait Call:
     Copy + PartialEq + fmt::Debug + fmt::Display + Serialize + DeserializeOwned
 {
-    /// Returns whether the operation may wait for an operation of another worker.
+    /// Returns whether the call may block until another worker acts.
     fn may_block(self) -> bool;
 
     /// Returns the name of the C function.
     fn kind(self) -> &'static str;
 
-    /// Returns whether the call may change the events for which other processes wait. Then a restarted call may end differently from a
-    /// continued call.
+    /// Returns whether the call may change the events for which other processes wait. After such a call, a restarted call and a continued call may
+    /// have different results.
     fn changes_the_waiting(self) -> bool {
         false
     }
@@ -54,7 +54,7 @@ pub enum Operation<C> {
 }
 
 impl<C: Call> Operation<C> {
-    /// Returns whether the operation may wait for an operation of another worker.
+    /// Returns whether the operation may block until another worker acts.
     pub fn may_block(self) -> bool {
         matches!(self, Operation::Call(call) if call.may_block())
     }
@@ -74,7 +74,7 @@ impl<C: Call> Operation<C> {
         }
     }
 
-    /// Returns whether the operation is done to a blocked worker, instead of by a free one.
+    /// Returns whether the subject of the operation is a blocked worker. A free worker performs all other operations itself.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(
             self,

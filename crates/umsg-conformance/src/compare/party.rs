@@ -1,4 +1,4 @@
-//! Processes that a coordinator controls. The coordinator sends them operations, and waits until each has answered or is blocked.
+//! Processes that a coordinator controls. The coordinator sends a process an operation, and waits until the process has answered or is blocked.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,14 +23,14 @@ pub struct Party {
     /// The name of a process in errors, before its number.
     name: String,
     sockets: Vec<OwnedFd>,
-    /// For each process the number of the step that it has begun, plus one.
+    /// For each process: one more than the number of the last step that the process has begun.
     words: &'static [AtomicU32],
     processes: Vec<Option<Pid>>,
     patience: Duration,
 }
 
 impl Party {
-    /// Starts a party with its first process. `patience` is the time to wait for an answer that the other side has already given.
+    /// Starts a party with its first process. `patience` is the longest wait for an answer that the other side has already given.
     pub fn new(
         name: String,
         sockets: Vec<OwnedFd>,
@@ -49,7 +49,7 @@ impl Party {
         }
     }
 
-    /// Returns the time for an answer that the other side has given.
+    /// Returns the longest wait for an answer that the other side has already given.
     pub fn patience(&self) -> Duration {
         self.patience
     }
@@ -72,7 +72,7 @@ impl Party {
         format!("{}{number} {what}", self.name)
     }
 
-    /// Enters a process that was forked.
+    /// Adds a process that was forked.
     pub fn adopt(&mut self, number: usize, process: Pid) {
         self.processes[number] = Some(process);
     }

@@ -1,4 +1,4 @@
-//! The processes of a history: how they begin, end and are disturbed. None of this depends on the family of calls.
+//! The steps of a history that start, end or disturb processes. They are the same for all families of calls.
 
 use super::operation::{Operation, Step, WORKERS};
 use super::random::Random;
@@ -11,12 +11,12 @@ const USERS: [User; 4] = [
     User::WITH_ROOTS_GROUP,
 ];
 
-/// Returns the user that a child becomes, now and then, if a history can have processes of several users.
+/// Returns the user that a child becomes. In most cases the child keeps its user.
 fn user(random: &mut Random, users: bool) -> Option<User> {
     (users && random.percent(40)).then(|| random.pick(&USERS))
 }
 
-/// Returns the processes to begin with.
+/// Returns the steps that start the first processes.
 pub fn beginning<C>(random: &mut Random, users: bool) -> Vec<Step<C>> {
     let mut steps = Vec::new();
     for child in 1..WORKERS {
@@ -31,7 +31,7 @@ pub fn beginning<C>(random: &mut Random, users: bool) -> Vec<Step<C>> {
     steps
 }
 
-/// Returns an event in the life of a process.
+/// Returns an operation that starts, ends or changes a process.
 pub fn change<C>(random: &mut Random, users: bool) -> Operation<C> {
     match random.below(20) {
         0..10 => Operation::Fork {

@@ -14,7 +14,8 @@ pub const SLOTS: usize = 6;
 /// The number of epoll sets that each worker remembers.
 pub const SETS: usize = 3;
 
-/// A place where a worker remembers a descriptor. The number stays there after a close, so that later calls use a closed descriptor.
+/// The index of an entry in which a worker remembers a descriptor. The entry keeps the number of a closed descriptor, so that later calls use a
+/// closed descriptor.
 pub type Slot = usize;
 
 /// The time at which a send or receive gives up waiting.
@@ -24,11 +25,11 @@ pub enum Deadline {
     Never,
     /// The timed call with a null pointer.
     Null,
-    /// A second ago.
+    /// The time one second ago.
     Past,
     /// After this number of milliseconds.
     Soon(i64),
-    /// In an hour.
+    /// The time in one hour.
     Distant,
     /// An invalid timespec.
     Invalid(usize),
@@ -45,7 +46,7 @@ impl Deadline {
     /// The number of invalid names.
     pub const INVALIDS: usize = Self::INVALID.len();
 
-    /// Returns the argument of the timed call; None for the call without a deadline.
+    /// Returns the argument of the timed call. Returns `None` for the call without a deadline.
     pub fn timespec(self) -> Option<libc::timespec> {
         match self {
             Deadline::Never | Deadline::Null => None,
@@ -56,7 +57,7 @@ impl Deadline {
         }
     }
 
-    /// Returns whether a call with this deadline may take until another process does something.
+    /// Returns whether a call with this deadline may block until another process acts.
     pub fn may_block(self) -> bool {
         matches!(self, Deadline::Never | Deadline::Null | Deadline::Distant)
     }

@@ -1,4 +1,4 @@
-//! Random histories: their steps, and the questions that the kernel can't answer.
+//! Random histories: their steps, and the steps that the kernel's limits exclude.
 
 mod descriptors;
 mod events;
@@ -14,38 +14,38 @@ use crate::compare::random::Random;
 type Operation = operation::Operation<Call>;
 type Step = operation::Step<Call>;
 
-/// The limits of the kernel, within which histories stay.
+/// The limits of a history, taken from the kernel's limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// The deepest queue, in messages.
+    /// The largest depth of a queue, in messages.
     pub max_messages: i64,
     /// The longest message, in bytes.
     pub max_message_size: i64,
-    /// The most bytes that the queues of a history take. It is below RLIMIT_MSGQUEUE, because other processes of the user need a part of that
+    /// The most bytes that the queues of a history take. The budget is below RLIMIT_MSGQUEUE, because other processes of the user need a part of that
     /// limit.
     pub budget: i64,
     /// True if a history can have processes of several users.
     pub users: bool,
-    /// True if descriptors are real ones on both sides.
+    /// True if both sides have real descriptors.
     pub descriptors: bool,
-    /// The number of names of queues that can exist; the names after these are invalid.
+    /// The number of valid names. The names after them are invalid.
     pub valid_names: usize,
     /// The number of names.
     pub names: usize,
 }
 
-/// The steps that were left out because of the kernel's limits.
+/// The numbers of steps that were omitted because of the kernel's limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unasked {
     /// Queues with a depth above the kernel's limit.
     pub depth: u64,
     /// Messages longer than the kernel's limit.
     pub length: u64,
-    /// Queues that take more memory than RLIMIT_MSGQUEUE leaves.
+    /// Queues that take more memory than the history's budget has left.
     pub memory: u64,
 }
 
-/// The character of a history: its frequent operations.
+/// The character of a history: how often each kind of operation occurs.
 #[derive(Debug, Clone, Copy)]
 struct Character {
     names: u64,
@@ -71,7 +71,7 @@ pub struct Generator {
     character: Character,
     left: i64,
     sends: u64,
-    /// The steps that were left out so far.
+    /// The steps that were omitted so far.
     pub unasked: Unasked,
 }
 
@@ -159,7 +159,7 @@ impl Generator {
             character.notices = 0;
             character.polling /= 4;
         }
-        // A signal to another user's process arrives a little later, and may interrupt its next call.
+        // A signal to another user's process arrives a little later, and may interrupt the next call of that process.
         if character.notices > 0 && character.users {
             if is_even {
                 character.users = false;
@@ -171,13 +171,13 @@ impl Generator {
         if character.polling > 0 && character.users {
             character.users = is_odd;
             character.open_to_all = is_odd;
-            // A set shows another user's operations a little later. Calls of poll and select are repeated until then, but epoll_wait can't be
-            // repeated, because its answer consumes edges.
+            // An epoll set shows another user's operations a little later. The workers repeat `poll` and `select` until these operations are visible.
+            // `epoll_wait` can't be repeated, because its answer consumes edges.
             character.sets &= !is_odd;
         }
     }
 
-    /// Returns the first steps: a queue is created, and other processes begin that have the queue open.
+    /// Returns the first steps of a history. The first worker creates a queue, and then forks workers that inherit the queue.
     fn beginning(&mut self) -> Vec<Step> {
         let attributes = Some(Attributes::new(1 + self.random.below(4) as i64, 16));
         let flags = libc::O_CREAT | libc::O_RDWR | if self.blocks() { 0 } else { libc::O_NONBLOCK };
@@ -196,7 +196,7 @@ impl Generator {
             worker: 0,
             operation: Operation::Call(open),
         });
-        // Some processes inherit a set, and some queues a doorbell.
+        // If the epoll set is made before the fork, the other workers inherit the set.
         let watches = self.character.sets && self.character.polling > 0;
         let inherits = self.random.percent(50);
         if watches && inherits {
@@ -214,7 +214,7 @@ impl Generator {
     }
 
     fn slot(&mut self) -> Slot {
-        // The first queue is open from the start.
+        // Slot 0 has the queue that the first steps opened.
         if self.random.percent(50) {
             return 0;
         }
@@ -253,7 +253,7 @@ impl Generator {
         }
     }
 
-    /// Returns a call that sends or receives.
+    /// Returns a random call that sends or receives.
     fn traffic(&mut self) -> Call {
         let (slot, deadline) = (self.slot(), self.deadline());
         if self.random.below(10) < self.sends {

@@ -1,4 +1,4 @@
-//! Makes the calls of POSIX queues.
+//! The part of a worker that makes the calls of POSIX queues.
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicU32;
@@ -17,7 +17,7 @@ use crate::sys;
 /// The maximum number of processes in a history.
 const MOST: usize = 1000;
 
-/// The words that the workers of a side share: a list of the processes that there were.
+/// The number of words that the workers of a side share: a list of all processes of the history so far.
 pub const WORDS: usize = 1 + MOST;
 
 /// The position of the registered process in the text of a queue's descriptor.
@@ -48,7 +48,8 @@ impl worker::Hand<Call> for Hand<'_> {
     fn call(&mut self, number: u32, call: Call) -> Reply {
         let reply = self.make(number, call);
         match call {
-            // The doorbell shows a change before the changing call ends. So a set may report both states when a poll returns.
+            // The doorbell shows a change before the changing call ends, so a set may report the state before or after the change when a poll
+            // returns. Therefore the answer of a waiting poll omits the events of sets.
             Call::Poll { waits: true, .. } => reply,
             _ => self.watch.add_to(reply, call.may_block()),
         }
@@ -158,7 +159,7 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// Returns the name of a process: the number of processes that there were when it began.
+    /// Returns the number of a process. The processes of a history are numbered from 1, in the order in which they began.
     fn who(&self, pid: sys::Pid) -> i64 {
         match find(self.processes, pid.cast_unsigned()) {
             Some(at) => at as i64,
@@ -281,7 +282,8 @@ impl<'a> Hand<'a> {
         self.line(self.fd(slot), 0, buffer, read)
     }
 
-    /// Returns the answer of a call, with names in place of process ids.
+    /// Returns the answer of a call that reads the status line of a queue. In place of the process id, the answer contains the number of the process
+    /// in the history.
     fn line(&self, fd: Fd, from: usize, mut buffer: Vec<u8>, read: Answer<usize>) -> Reply {
         Reply::of(read, |count| {
             buffer.truncate(count);
@@ -348,7 +350,7 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// Returns the answer of a call that does not wait. A late notification may interrupt even such a call, so the call is repeated.
+/// Returns the answer of a call that does not wait. If a late notification interrupts the call, the call is repeated.
 fn uninterrupted<T>(mut call: impl FnMut() -> Answer<T>) -> Answer<T> {
     loop {
         match call() {

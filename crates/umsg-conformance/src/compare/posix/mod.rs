@@ -1,21 +1,21 @@
 //! The comparison of POSIX queues.
 //!
-//! One behaviour of the kernel is not compared. After a handler with SA_RESTART, or after a stop, the kernel restarts a blocked call, which then
-//! waits behind all other processes and reads `O_NONBLOCK` again. In umsg, the caller keeps its place.
+//! One behaviour of the kernel is not compared. After a handler with SA_RESTART, or after a stop, the kernel restarts a blocked call. The restarted
+//! call waits behind all other processes and reads `O_NONBLOCK` again. In umsg, the caller keeps its place.
 //!
-//! In addition to the calls of queues, histories watch the queues in three ways: by poll and select, by epoll sets, and by registrations for
-//! notification. The members of a set come, go and change; they are level- or edge-triggered, once or exclusive. A set is asked after every call of
-//! its process, or now and then; the order of the reported members is not compared. For registrations, the comparison includes what their handlers
-//! were told. Histories leave out some combinations:
+//! In addition to the calls of queues, histories watch the queues in three ways: by `poll` and `select`, by epoll sets, and by registrations for
+//! notification. Histories add, remove and change the members of a set; the members are level- or edge-triggered, one-shot or exclusive. A worker
+//! reads a set after every call, or from time to time. The order of the reported members is not compared. For registrations, the comparison includes
+//! the arguments of the signal handlers. Histories leave out some combinations:
 //!
-//! - a queue that two processes share since a fork is registered in a set only if it was registered in a set before the fork (`watch.rs`);
+//! - after a fork, a queue that two processes share is added to a set only if it was a member of a set before the fork (`watch.rs`);
 //! - in histories with sets and several users, all processes may open every queue: a process that has inherited a queue, but whose user may not
 //!   open it, can't notify the processes that watch the queue;
-//! - no call blocks in histories with notifications and several users: a thread of the notified process raises the signal a little later, and the
+//! - in histories with notifications and several users, no call blocks: a thread of the notified process raises the signal a little later, and the
 //!   signal may interrupt the next call of the process;
 //! - no notification starts a thread (SIGEV_THREAD): the cases test such notifications.
 //!
-//! If the kernel has no room for the queue that a history wants, the history creates a smaller queue and counts the wish.
+//! If the kernel has no room for the queue that a history would create, the history creates a smaller queue and counts the omission.
 
 mod call;
 mod generate;
@@ -40,13 +40,14 @@ use crate::sys::{self, Forked};
 use generate::{Bounds, Generator};
 use hand::Hand;
 
-/// The deepest queue in a comparison's own namespace of the kernel, in messages.
+/// The largest depth of a queue in the kernel namespace that the comparison makes, in messages.
 const DEEPEST: i64 = 200;
 
 /// The time to wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Makes a private namespace for the kernel's queues, and sets its limits as high as possible. Returns none if the system does not permit it.
+/// Makes a private namespace for the kernel's queues, and sets its limits as high as possible. Returns `None` if the system does not permit a private
+/// namespace.
 fn keep() -> Option<OwnedFd> {
     let (reading, writing) = sys::pipe().ok()?;
     match sys::fork().ok()? {
@@ -73,14 +74,13 @@ fn keep() -> Option<OwnedFd> {
     }
 }
 
-/// Returns a limit of the kernel in the namespace of this process.
+/// Returns a limit that the kernel has set for the namespace of this process.
 fn kernel_limit(name: &str) -> i64 {
     let text = fs::read_to_string(Path::new("/proc/sys/fs/mqueue").join(name)).unwrap_or_default();
     text.trim().parse().unwrap_or(10)
 }
 
-/// Returns the names of queues, followed by invalid names, and the number of the valid names. `side` distinguishes two sides that both use the
-/// kernel.
+/// Returns the names of queues, followed by invalid names, and the number of valid names. `side` distinguishes two sides that both use the kernel.
 fn names(side: char) -> (Vec<CString>, usize) {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let start = format!(
@@ -150,7 +150,7 @@ impl Comparable for Posix {
                 .as_ref()
                 .map_or_else(|| kernel_limit("msg_max"), |_| DEEPEST),
             max_message_size: kernel_limit("msgsize_max"),
-            // If both sides are in the kernel, they share the user's limit, also with other tests.
+            // If both sides use the kernel, the queues of both sides and of other tests share the user's limit.
             budget: 150_000,
             users: sys::is_root(),
             descriptors: other.numbers,
@@ -174,7 +174,7 @@ impl Comparable for Posix {
         }
     }
 
-    // Every name was unlinked and every process has ended.
+    // A history ends with all names unlinked and all processes ended, so the directory must be empty.
     fn left_behind(directory: &Path) -> Option<String> {
         let mut entries = fs::read_dir(directory.join("mq")).ok()?;
         let entry = entries.next()?.ok()?;
@@ -188,8 +188,8 @@ impl Comparable for Posix {
         matches!(call, Call::Open { .. }) && outcome == Outcome::Failed(Errno::EMFILE)
     }
 
-    // A thread of the registered process raises a signal for a message of another user. A thread of a polling process passes on the sends and
-    // receives of other users.
+    // If a sender belongs to another user, a thread of the registered process raises the notification's signal later. Similarly, a thread of a
+    // polling process passes on the sends and receives of other users later.
     fn may_come_late(call: Call, users: bool) -> bool {
         match call {
             Call::Notices => true,

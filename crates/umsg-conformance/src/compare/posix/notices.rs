@@ -1,4 +1,4 @@
-//! The notifications that a worker gets as signals.
+//! The notifications that a worker receives as signals.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ pub const SIGNALS: [i32; 2] = [40, 41];
 /// The number of notices that are remembered.
 const MOST: usize = 200;
 
-/// A signal with the information for its handler.
+/// A signal, and the information that its handler received.
 struct Notice {
     signal: AtomicI32,
     code: AtomicI32,
@@ -19,7 +19,7 @@ struct Notice {
     uid: AtomicU32,
 }
 
-/// The notices of this process. Only one handler interrupts the process at a time.
+/// The notices of this process. The process runs at most one of the handlers at a time.
 static NOTICES: [Notice; MOST] = [const {
     Notice {
         signal: AtomicI32::new(0),
@@ -36,7 +36,7 @@ extern "C" fn take_down(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     let Some(notice) = NOTICES.get(COUNT.load(Ordering::Relaxed)) else {
         return;
     };
-    // SAFETY: the handler has SA_SIGINFO, and the signals that it is for are sent with a value.
+    // SAFETY: the handler has SA_SIGINFO, and the handled signals are sent with a value.
     let (code, value, pid, uid) = unsafe {
         let info = &*info;
         let value = info.si_value().sival_ptr as i64;
@@ -50,10 +50,10 @@ extern "C" fn take_down(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     COUNT.fetch_add(1, Ordering::Release);
 }
 
-/// Begins a process without notices, and records the notices that come.
+/// Clears the notices in a new process, and installs the handlers that record notices.
 pub fn begin(backend: &dyn Backend) {
     COUNT.store(0, Ordering::Relaxed);
-    // SAFETY: with SA_SIGINFO a handler is called with the three arguments that this one has.
+    // SAFETY: with SA_SIGINFO, the kernel calls a handler with the three arguments of this function.
     let handler =
         unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(take_down as *const ()) };
     for signal in SIGNALS {
@@ -61,7 +61,8 @@ pub fn begin(backend: &dyn Backend) {
     }
 }
 
-/// Returns all signals so far as numbers: signal, code, value, the sender and its user. `who` turns a process id into the number of the process.
+/// Returns all signals so far as numbers: signal, code, value, the sender and its user. `who` converts a process id to the number of the process in
+/// the history.
 pub fn told(who: impl Fn(i32) -> i64) -> Vec<i64> {
     let count = COUNT.load(Ordering::Acquire);
     let notices = NOTICES.iter().take(count);

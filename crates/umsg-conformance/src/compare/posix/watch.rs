@@ -1,9 +1,9 @@
 //! The epoll sets of a worker.
 //!
-//! A registration belongs to an open file, and a fork gives two processes the same open files. The drop-in registers a doorbell in place of the
-//! queue, and opens the doorbell at the first registration. So processes that have shared the queue since before that registration have one
-//! doorbell each. Therefore a history registers a shared queue only in processes that share its doorbell, too. Only the process that made a set
-//! changes its members.
+//! In the kernel, a registration belongs to an open file, and a fork gives two processes the same open files. The drop-in registers a doorbell in
+//! place of the queue, and opens the doorbell at the first registration. So processes that shared the queue before the first registration have
+//! separate doorbells. Therefore a history registers a shared queue only in processes that share the doorbell, too. Only the process that made a set
+//! changes the members of the set.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ use crate::epoll::{self, Set};
 /// An open file description, which several descriptor numbers may share.
 #[derive(Clone, Copy)]
 struct Description {
-    /// The number of forks before the opening.
+    /// The number of this process's forks before the opening.
     opened: u32,
     /// True if the description was ever registered.
     registered: bool,
 }
 
-/// A set that a worker remembers. The number stays there after the set was closed, so that later calls use a closed set.
+/// An epoll set that a worker remembers. The number of a closed set is kept, so that later calls use a closed set.
 #[derive(Clone, Copy)]
 struct Remembered {
     set: Set,
@@ -59,14 +59,14 @@ impl Watch {
         }
     }
 
-    /// Notes that the process begins: its descriptors come from another process.
+    /// Notes that the process begins: it inherited its descriptors from another process.
     pub fn begin(&mut self) {
         for set in &mut self.sets {
             set.own = set.set == NONE.set;
         }
     }
 
-    /// Notes that the process forks: its descriptors belong to another process, too.
+    /// Notes that the process forks: its child inherits the descriptors.
     pub fn fork(&mut self) {
         self.forks += 1;
         for set in &mut self.sets {
@@ -156,8 +156,8 @@ impl Watch {
             .collect())
     }
 
-    /// Adds the events of the watched sets to the answer of a call. If a call of another process may have ended this call, the two processes run in
-    /// parallel; then the sets that both have are left out.
+    /// Adds the events of the watched sets to the answer of a call. A blocked call may end during a call of another process, and the two processes
+    /// then run in parallel. In this case, sets that both processes have are omitted.
     pub fn add_to(&self, mut reply: Reply, may_block: bool) -> Reply {
         for at in 0..SETS {
             let Remembered {

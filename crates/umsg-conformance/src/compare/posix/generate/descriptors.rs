@@ -1,9 +1,9 @@
-//! Random histories: other uses of descriptors.
+//! Random histories: calls on descriptors other than queue calls.
 
 use super::{Call, Generator};
 
 impl Generator {
-    /// Returns one of the other calls on a descriptor.
+    /// Returns a random call on a descriptor, such as a call of `dup2` or `fcntl`.
     pub(super) fn descriptor(&mut self) -> Call {
         let (slot, to) = (self.slot(), self.slot());
         let nonblock = if self.blocks() { 0 } else { libc::O_NONBLOCK };

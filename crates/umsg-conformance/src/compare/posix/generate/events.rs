@@ -4,7 +4,7 @@ use super::{Call, Generator, Operation, Step};
 use crate::compare::posix::call::{Event, SETS, Slot};
 use crate::compare::posix::notices;
 
-/// The events to ask poll for.
+/// The requested events of a `poll` call.
 const POLLED: [i16; 6] = [
     libc::POLLIN,
     libc::POLLOUT,
@@ -39,7 +39,7 @@ impl Generator {
         self.random.below(SETS as u64) as Slot
     }
 
-    /// Returns a call that asks for ready events, makes or changes a set, or changes the notified process.
+    /// Returns a random call that polls, makes or changes a set, or changes the notified process.
     pub(super) fn polling(&mut self) -> Call {
         let (slot, set) = (self.slot(), self.set());
         let with = self.random.percent(40).then(|| self.slot());

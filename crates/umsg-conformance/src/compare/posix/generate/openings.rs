@@ -68,7 +68,7 @@ impl Generator {
         }
     }
 
-    /// Returns attributes for a queue to create, within what the kernel allows.
+    /// Returns attributes for a queue to create, within the kernel's limits.
     pub(super) fn attributes(&mut self, creates: bool) -> Option<Attributes> {
         if self.random.percent(6) {
             return Some(self.wrong_attributes());
@@ -119,7 +119,7 @@ impl Generator {
         })
     }
 
-    /// Returns attributes that no queue can have.
+    /// Returns attributes with which the creation of a queue fails.
     fn wrong_attributes(&mut self) -> Attributes {
         let (most, longest) = (
             self.bounds.max_messages + 1,
@@ -141,11 +141,11 @@ impl Generator {
         if self.bounds.descriptors || messages.min(size) >= 0 && messages.max(size) < 1 << 32 {
             return Attributes::new(messages, size);
         }
-        // The native API can't request these attributes.
+        // The native API can't express the chosen attributes, so these attributes replace them.
         Attributes::new(0, 8)
     }
 
-    /// Returns the kernel's largest charge for a queue, in bytes.
+    /// Returns an upper bound of the memory that the kernel charges for a queue, in bytes.
     pub(super) fn cost(&self, messages: i64, size: i64) -> i64 {
         messages * (size + 128) + 1024
     }
