@@ -1,16 +1,17 @@
-//! Creates, reads and closes epoll sets by system calls that no library replaces. Members are changed elsewhere.
+//! Creates, reads and closes epoll sets by direct system calls, which no preloaded library intercepts.
+//! [`Backend::control_epoll`](crate::backend::Backend::control_epoll) changes the members of sets.
 
 use std::os::fd::RawFd;
 
 use crate::errno::Errno;
 
-/// The first number for sets. Lower numbers are compared, so sets must not take them.
+/// The lowest descriptor number for sets. Lower numbers belong to the compared descriptors.
 const ABOVE: RawFd = 150;
 
 /// The maximum number of events that a set reports.
 const MOST: usize = 64;
 
-/// The descriptor number of a set, perhaps an invalid one.
+/// The descriptor of a set, or an invalid descriptor.
 pub type Set = RawFd;
 
 fn answer(returned: i64) -> Result<i64, Errno> {
@@ -21,7 +22,7 @@ fn answer(returned: i64) -> Result<i64, Errno> {
     }
 }
 
-/// Makes a set and gives it a high number.
+/// Makes a set with a high descriptor number.
 ///
 /// # Errors
 /// The errors of `epoll_create1` and `fcntl`.
@@ -35,7 +36,7 @@ pub fn make() -> Result<Set, Errno> {
     Ok(high? as Set)
 }
 
-/// Makes a set at the lowest free number. It stays open on exec.
+/// Makes a set at the lowest free number. The set stays open on exec.
 ///
 /// # Errors
 /// The errors of `epoll_create1`.
@@ -49,11 +50,11 @@ pub fn make_low() -> Result<Set, Errno> {
 /// # Errors
 /// The errors of `close`.
 pub fn close(set: Set) -> Result<(), Errno> {
-    // SAFETY: the number belongs to a set, and nothing else uses it.
+    // SAFETY: the number belongs to a set, and no other code uses it.
     answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
 }
 
-/// Returns the current events of a set: the data and the events of each ready member, in order of the data.
+/// Returns the current events of a set: the data and the events of each ready member, sorted by the data.
 ///
 /// # Errors
 /// The errors of `epoll_wait`.
@@ -61,7 +62,7 @@ pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
     wait(set, 0)
 }
 
-/// Waits up to this many milliseconds for events of a set, without limit if -1, and returns them like [`told`].
+/// Waits up to this many milliseconds for events of a set, and returns them like [`told`]. With -1, the wait has no limit.
 ///
 /// # Errors
 /// The errors of `epoll_wait`.

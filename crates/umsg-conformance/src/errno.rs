@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Returns the errno that the last failed C call of this thread left.
+    /// Returns the errno of the last C call of this thread that failed.
     pub fn last() -> Errno {
         Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
     }
@@ -19,7 +19,7 @@ macro_rules! names {
         impl Errno {
             $(pub const $name: Errno = Errno(libc::$name);)*
 
-            /// Returns the symbolic name, if these tests use the errno.
+            /// Returns the symbolic name, for the errno values that these tests use.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $(libc::$name => Some(stringify!($name)),)*

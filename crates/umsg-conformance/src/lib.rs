@@ -1,15 +1,13 @@
-//! One set of cases for the kernel, the library, the C library and the drop-in.
+//! Conformance tests that run unchanged on the kernel, the library, the C library and the drop-in.
 //!
-//! The behaviour of the kernel's `mq_*` calls on this machine is right by definition. This crate checks in five ways that umsg behaves in the same
-//! way:
+//! On this machine, the kernel's `mq_*` calls are right by definition. This crate checks in five ways that umsg behaves like them:
 //!
-//! - [`cases`]: sentences about one behaviour each, written once and run on every [`backend`]
-//!   ([`instantiate!`] makes a test of each);
+//! - [`cases`]: sentences, each about one behaviour, that are written once and run on every [`backend`] ([`instantiate!`] makes a test of each case);
 //! - [`compare`]: random operations by several processes and users, on a kernel queue and on umsg in lockstep. Every return value, errno, byte and
-//!   priority is compared. A history with a difference is cut down to a short one that still shows it;
-//! - [`lives`]: the same with processes that fork, run other programs, pass descriptors on and are killed;
-//! - [`ring`]: random operations on a pair of io_uring's rings and on a pair of umsg's;
-//! - `tests/programs.rs`: programs that others wrote, on the kernel and under the drop-in.
+//!   priority is compared. A history with a difference is shortened, as long as it still shows a difference;
+//! - [`lives`]: random operations by processes that fork, run other programs, pass descriptors on and are killed;
+//! - [`ring`]: random operations on a pair of io_uring's rings and on a pair of umsg's rings;
+//! - `tests/programs.rs`: existing programs of other authors, on the kernel and under the drop-in.
 //!
 //! ```text
 //!   cases ─────► site ──► backend ──┬─► kernel    glibc's mq_*
@@ -18,8 +16,8 @@
 //!   compare ──► worker ──────┘      └─► native    umsg::posix
 //! ```
 //!
-//! Each case and each history runs in separate child processes, with descriptors, umask, user and signals of its own. So a crash fails only one
-//! test, and a hang ends with a kill.
+//! Each case and each history runs in separate child processes, which have their own descriptors, umask, user and signals. So a crash fails only one
+//! test, and a process that hangs is killed.
 
 pub mod backend;
 #[macro_use]

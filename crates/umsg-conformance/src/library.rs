@@ -1,15 +1,15 @@
-//! Finds the drop-in and the C library that this checkout builds, in the profile of this program.
+//! Finds the drop-in and the C library of this checkout, built with the same cargo profile as this program.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The files' names.
+/// The names of the two library files.
 const NAME: &str = "libumsg_preload.so";
 const C_NAME: &str = "libumsg.so";
 
-/// Returns the directory of this profile: `target/debug`, `target/release`.
+/// Returns the directory of this program's cargo profile: `target/debug` or `target/release`.
 fn profile_directory() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let directory = program.parent().ok_or("a program without a directory")?;
@@ -22,7 +22,7 @@ fn profile_directory() -> Result<PathBuf, String> {
     Ok(directory.to_path_buf())
 }
 
-/// Returns the name of cargo's profile whose directory this is, and the target directory.
+/// Returns the name of the cargo profile that builds into `directory`, and the target directory.
 fn profile(directory: &Path) -> Result<(&str, &Path), String> {
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -35,7 +35,7 @@ fn profile(directory: &Path) -> Result<(&str, &Path), String> {
     ))
 }
 
-/// Runs cargo, when this program was itself started by cargo.
+/// Runs cargo if cargo started this program. Otherwise does nothing.
 fn cargo(arguments: &[&OsStr], target: &Path, what: &str) -> Result<(), String> {
     let Some(cargo) = std::env::var_os("CARGO") else {
         return Ok(());
@@ -55,7 +55,7 @@ fn cargo(arguments: &[&OsStr], target: &Path, what: &str) -> Result<(), String> 
     ))
 }
 
-/// Makes cargo bring the drop-in up to date.
+/// Makes cargo rebuild the drop-in if its sources have changed.
 fn build(directory: &Path) -> Result<(), String> {
     let (profile, target) = profile(directory)?;
     let build = [
@@ -86,16 +86,16 @@ fn existing(library: PathBuf) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns the path of the drop-in: the value of `UMSG_PRELOAD_LIBRARY`, or the library of this profile, which cargo brings up to date.
+/// Returns the path of the drop-in: the value of `UMSG_PRELOAD_LIBRARY`, or the library of this profile, which cargo rebuilds if necessary.
 ///
 /// # Errors
-/// The reason why there is no library.
+/// The reason why the library was not found or built.
 pub fn path() -> Result<&'static Path, String> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOUND.get_or_init(find).as_deref().map_err(Clone::clone)
 }
 
-/// Installs the C library below a directory of the target directory.
+/// Installs the C library in a subdirectory of the target directory.
 fn install_c() -> Result<PathBuf, String> {
     let directory = profile_directory()?;
     let (profile, target) = profile(&directory)?;
@@ -118,10 +118,11 @@ fn find_c() -> Result<PathBuf, String> {
     existing(prefix.join("lib").join(C_NAME))
 }
 
-/// Returns the path of the C library: the library below `UMSG_C_PREFIX`, or that of this profile, which cargo installs below its target directory.
+/// Returns the path of the C library: the library below `UMSG_C_PREFIX`, or the library of this profile, which cargo installs below its target
+/// directory.
 ///
 /// # Errors
-/// The reason why there is no library.
+/// The reason why the library was not found or built.
 pub fn c_path() -> Result<&'static Path, String> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOUND.get_or_init(find_c).as_deref().map_err(Clone::clone)

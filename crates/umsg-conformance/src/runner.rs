@@ -6,8 +6,9 @@
 //!        └────── report pipe ◄──┴──────────────────────────────────────┘
 //! ```
 //!
-//! A record of the report names a queue that the case will create, and that the runner removes at the end; or it says that the case passed, that it
-//! failed, or that the backend does not support it. When the case process has ended, the runner kills the rest of its process group.
+//! The case process sends records through a pipe, the report. A record names a queue that the case will create, and that the runner removes at the
+//! end. Or the record says that the case passed, that it failed, or that the backend does not support the case. When the case process has ended, the
+//! runner kills the rest of its process group.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
@@ -24,13 +25,13 @@ use crate::sys::{self, End, Forked};
 /// A case: a function that panics if the behaviour differs from its name.
 pub type Case<F> = fn(&<F as Family>::Site);
 
-/// The time that a case may take before it counts as hung.
+/// The longest duration of a case. After this time, the runner treats the case as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The longest text of a record: with its tag it is written in one piece.
+/// The longest text of a record. With its tag, such a record is written by one call.
 const LONGEST: usize = 3000;
 
-/// The descriptor to which this process reports panics, if it runs a case: the writing end of the pipe.
+/// The pipe to which a case process writes its report. In other processes, the value is -1.
 static REPORT: AtomicI32 = AtomicI32::new(-1);
 
 /// The meaning of a record of the report.
@@ -42,7 +43,7 @@ enum Tag {
     Failed = b'F' as isize,
 }
 
-/// The end of a case.
+/// The result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The case passed.
@@ -77,7 +78,7 @@ pub(crate) fn skip(reason: &str) -> ! {
     sys::leave(0)
 }
 
-/// Sends the message of a panic to the report if a case process panics. Panics of other processes are printed as usual.
+/// Makes a case process send the message of a panic to the report. Panics of other processes are printed as usual.
 fn report_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -92,7 +93,7 @@ fn report_panics() {
     });
 }
 
-/// Makes a namespace directory for umsg that every user can enter. It is removed when the value is dropped.
+/// Makes a namespace directory for umsg that every user can enter. The directory is removed when the value is dropped.
 ///
 /// # Panics
 /// If `/dev/shm` can't be written to.
@@ -100,8 +101,8 @@ pub fn namespace_directory() -> tempfile::TempDir {
     directory(0o1777)
 }
 
-/// Makes a namespace directory like [`namespace_directory`], but for the caller alone. In such a directory, a process uses the segments of removed
-/// queues again.
+/// Makes a namespace directory like [`namespace_directory`], but only the caller can use it. In such a directory, a process reuses the segments of
+/// removed queues.
 ///
 /// # Panics
 /// If `/dev/shm` can't be written to.
@@ -155,7 +156,7 @@ fn run_here<F: Family>(
     sys::lead_group();
     sys::die_with_parent();
     sys::umask(0o022);
-    // The report has a high number, so that the low numbers that a case expects are free. Of the test program's other descriptors, only the
+    // The report moves to a high number, so that the low numbers that a case expects are free. Of the test program's other descriptors, only the
     // standard streams stay open.
     sys::close_all(3, report_to as u32 - 1);
     sys::close_all(report_to as u32 + 1, u32::MAX);
@@ -181,7 +182,7 @@ fn move_up(fd: RawFd) -> RawFd {
     NUMBER
 }
 
-/// The parent's view of a case process.
+/// The state with which the parent supervises a case process.
 struct Supervision {
     child: sys::Pid,
     report: RawFd,
@@ -199,7 +200,7 @@ impl Supervision {
         }
     }
 
-    /// Waits for the end of the case process, removes what it has left, and returns the verdict.
+    /// Waits for the end of the case process, kills the rest of its process group, removes its queues, and returns the verdict.
     fn watch(mut self) -> Verdict {
         let until = Instant::now() + PATIENCE;
         let end = loop {
@@ -219,7 +220,7 @@ impl Supervision {
         self.judge(end)
     }
 
-    /// Reads the bytes that the pipe holds. Returns false if there were none.
+    /// Reads the available bytes of the report. Returns false if no bytes arrived in time.
     fn read(&mut self, patience: Duration) -> bool {
         let mut buffer = [0; 4096];
         if !sys::readable(self.report, patience) {
@@ -238,7 +239,7 @@ impl Supervision {
         }
     }
 
-    /// Returns the whole records of the report.
+    /// Returns the complete records of the report.
     fn records(&self) -> Vec<(u8, &[u8])> {
         let (mut records, mut rest) = (Vec::new(), &self.received[..]);
         while let [tag, low, high, after @ ..] = rest {
@@ -300,7 +301,7 @@ pub fn run<F: Family>(kind: &Kind<F>, helper: &Path, title: &str, case: Case<F>)
     }
 }
 
-/// The variable that is set in a test program that was started again with the drop-in preloaded.
+/// The environment variable that marks a test program that was started again with the drop-in preloaded.
 const PRELOADED: &str = "UMSG_CONFORMANCE_PRELOADED";
 
 /// Runs the test of this name in this program, started again with the drop-in preloaded.
@@ -324,7 +325,7 @@ fn run_preloaded(library: &Path, title: &str) {
     );
 }
 
-/// Writes past the capture of the test harness: skipped checks must be visible.
+/// Prints a text in spite of the output capture of the test harness, because skipped checks must be visible.
 pub fn say(text: &str) {
     let _ = sys::write_record(libc::STDERR_FILENO, text.as_bytes());
 }

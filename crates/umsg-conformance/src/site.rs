@@ -1,7 +1,6 @@
-//! The environment of a case: a backend, unique names, and children, threads and users for its actions.
+//! The environment of a case: a backend, unique names, and the children, threads and users that make the calls.
 //!
-//! A call that the backend can't express ends the case as skipped; every other answer comes back as
-//! `Result<_, Errno>`.
+//! If the backend can't express a call, the case ends as skipped. Every other answer is returned as `Result<_, Errno>`.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -19,13 +18,13 @@ use crate::sys;
 /// A received message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: Vec<u8>,
-    /// Its priority.
+    /// The priority of the message.
     pub priority: u32,
 }
 
-/// Returns the message that is expected.
+/// Returns a message with these bytes and this priority, for comparison with a received message.
 pub fn message(data: impl AsRef<[u8]>, priority: u32) -> Message {
     Message {
         data: data.as_ref().to_vec(),
@@ -45,7 +44,7 @@ impl fmt::Debug for Message {
     }
 }
 
-/// The surroundings of a case.
+/// The environment of a case.
 pub struct Site {
     stage: Stage<dyn Backend>,
     helper: PathBuf,
@@ -75,14 +74,14 @@ impl Site {
         &self.helper
     }
 
-    /// Skips the case unless descriptors are real ones.
+    /// Skips the case if the backend's descriptors are not real ones.
     pub fn need_descriptors(&self) {
         if !self.backend.has_descriptors() {
             self.skip("it has handles, not descriptors");
         }
     }
 
-    /// Skips the case if each unlink by name opens the namespace, which takes a descriptor.
+    /// Skips the case if each unlink by name opens the namespace, because that needs a free descriptor.
     pub fn need_lasting_namespace(&self) {
         if self.backend.label() == "C library" {
             self.skip("it looks for the namespace at each call");
@@ -101,26 +100,26 @@ impl Site {
         self.announced(format!("{start:x<width$}", width = length + 1))
     }
 
-    /// Announces a name that the case chose. The queue of this name is removed at the end of the case.
+    /// Announces a name that the case chose, so that the queue of this name is removed at the end of the case.
     pub fn announced(&self, name: impl Into<Vec<u8>>) -> CString {
         let name = CString::new(name).expect("no NUL in a name");
         runner::announce(name.to_bytes());
         name
     }
 
-    /// Creates a new queue, read and write, blocking.
+    /// Creates a new blocking queue, open for reading and writing.
     pub fn queue(&self, messages: i64, size: i64) -> Queue<'_> {
         self.queue_called(&self.name("queue"), messages, size)
     }
 
-    /// Creates a new queue of this name, read and write, blocking.
+    /// Creates a new blocking queue of this name, open for reading and writing.
     pub fn queue_called(&self, name: &CStr, messages: i64, size: i64) -> Queue<'_> {
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
         self.open_with(name, flags, 0o600, Some(&Attributes::new(messages, size)))
             .expect("a new queue")
     }
 
-    /// Creates a new queue, read and write, non-blocking.
+    /// Creates a new non-blocking queue, open for reading and writing.
     pub fn nonblocking(&self, messages: i64, size: i64) -> Queue<'_> {
         let name = self.name("queue");
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NONBLOCK;
@@ -145,7 +144,7 @@ impl Site {
         Ok(Queue { site: self, fd })
     }
 
-    /// Returns a queue whose descriptor was not opened here.
+    /// Returns the queue of an existing descriptor.
     pub fn at(&self, fd: Fd) -> Queue<'_> {
         Queue { site: self, fd }
     }
@@ -169,7 +168,7 @@ impl fmt::Debug for Queue<'_> {
     }
 }
 
-/// Two results are alike if both are queues.
+/// Two values are equal if they have the same descriptor.
 impl PartialEq for Queue<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.fd == other.fd
@@ -221,7 +220,7 @@ impl<'a> Queue<'a> {
         Ok(message(&buffer[..length], priority))
     }
 
-    /// Receives every message until a receive would block: for non-blocking queues only.
+    /// Receives messages until a receive would block. The queue must be non-blocking.
     pub fn drain(self) -> Vec<Message> {
         std::iter::from_fn(|| match self.receive() {
             Ok(message) => Some(message),
@@ -260,7 +259,7 @@ impl<'a> Queue<'a> {
         self.ask(|backend| backend.set_attributes(self.fd, attributes))
     }
 
-    /// `mq_setattr` of the one flag that can be set.
+    /// Sets or clears `O_NONBLOCK` by `mq_setattr`.
     pub fn set_nonblocking(self, nonblocking: bool) {
         let flags = if nonblocking {
             i64::from(libc::O_NONBLOCK)
@@ -279,7 +278,7 @@ impl<'a> Queue<'a> {
         self.attributes().expect("attributes").flags == i64::from(libc::O_NONBLOCK)
     }
 
-    /// `mq_notify`. None ends the registration.
+    /// `mq_notify`. `None` ends the registration.
     pub fn notify(self, event: Option<&libc::sigevent>) -> Result<(), Errno> {
         self.ask(|backend| backend.notify(self.fd, event))
     }

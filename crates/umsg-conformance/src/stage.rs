@@ -6,13 +6,13 @@ use crate::errno::Errno;
 use crate::runner;
 use crate::sys;
 
-/// A backend, and the children and users for the actions of a case.
+/// A backend, and the children and users that make the calls of a case.
 pub struct Stage<B: Basics + ?Sized> {
     pub(crate) backend: Box<B>,
 }
 
 impl<B: Basics + ?Sized> Stage<B> {
-    /// Returns the backend itself, for the calls that only one file of cases makes.
+    /// Returns the backend, for calls that only one file of cases makes.
     pub fn backend(&self) -> &B {
         &self.backend
     }

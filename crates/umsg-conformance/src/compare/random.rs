@@ -1,4 +1,4 @@
-//! Random numbers. The same seed gives the same numbers.
+//! Pseudo-random numbers. The same seed gives the same sequence.
 
 /// A SplitMix64 generator.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below a bound; 0 for the bound 0.
+    /// Returns a number below `bound`. For the bound 0, the result is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.number() % bound }
     }
@@ -34,7 +34,7 @@ impl Random {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// Chooses one of these, with a probability in proportion to its weight.
+    /// Chooses one of the given values, with a probability in proportion to its weight.
     pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
         let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
         for &(weight, value) in from {

@@ -1,4 +1,4 @@
-//! The answer of a worker to one operation: all that is compared.
+//! The answer of a worker to one operation. The coordinator compares the answers of both sides.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Outcome {
     Identifier(i32),
     /// The call failed.
     Failed(Errno),
-    /// The backend has no such call.
+    /// The backend can't express the call.
     Unsupported,
 }
 
@@ -32,12 +32,12 @@ pub struct Reply {
     pub times: Vec<i64>,
     /// The bytes that the call delivered.
     pub data: Vec<u8>,
-    /// The forked child. It is not compared.
+    /// The process id of the forked child. Process ids are not compared.
     pub child: Pid,
 }
 
 impl Reply {
-    /// Creates a plain answer.
+    /// Creates an answer with this outcome and no details.
     pub fn new(outcome: Outcome) -> Reply {
         Reply {
             outcome,
@@ -104,7 +104,7 @@ impl Reply {
         bytes
     }
 
-    /// Decodes the bytes of a record; `None` if they are invalid.
+    /// Decodes the bytes of a record. Returns `None` if the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<Reply> {
         let mut rest = bytes;
         let mut number = || {
@@ -171,14 +171,14 @@ impl fmt::Display for Reply {
 /// The allowed differences between two answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leeway {
-    /// True if the numbers of descriptors and identifiers have to be the same.
+    /// True if descriptors and identifiers have to be equal.
     pub numbers: bool,
-    /// The maximum distance of times, in seconds.
+    /// The maximum difference of two times, in seconds.
     pub seconds: u64,
 }
 
 impl Leeway {
-    /// Returns whether two times are alike. Zero means that there was no such event.
+    /// Returns whether two times are close enough. Zero means that the event has not occurred.
     fn covers(self, one: i64, another: i64) -> bool {
         one == another || one != 0 && another != 0 && one.abs_diff(another) <= self.seconds
     }
@@ -194,7 +194,7 @@ pub fn plain(answer: Answer<()>) -> Reply {
     Reply::of(answer, |()| returned(0))
 }
 
-/// Returns a checksum of the contents.
+/// Returns a checksum of the bytes.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum: u32, &byte| {
         (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)

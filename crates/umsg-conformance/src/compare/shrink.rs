@@ -1,11 +1,11 @@
-//! Cuts a history that shows a difference down to a short history that still shows it.
+//! Shortens a history that shows a difference. The short history still shows a difference.
 
 use std::time::{Duration, Instant};
 
 /// The time limit for removing steps.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Removes all unnecessary steps. `differs` returns whether a history still shows a difference, and at which step.
+/// Removes all unnecessary steps. `differs` returns whether a history still shows a difference.
 pub fn shrink<S: Copy>(steps: Vec<S>, mut differs: impl FnMut(&[S]) -> bool) -> Vec<S> {
     let until = Instant::now() + PATIENCE;
     let mut steps = steps;

@@ -1,4 +1,4 @@
-//! One side of the comparison: its workers, and the coordinator's knowledge of them.
+//! One side of the comparison: its workers, and what the coordinator has recorded about them.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,21 +14,21 @@ use super::worker::{FIRST_SOCKET, Shared, Worker};
 use crate::backend::{Basics, Kind};
 use crate::sys::{self, Forked};
 
-/// The parts of a side, for every history.
+/// The parts of a side that remain the same in all histories.
 pub struct Setup<F: Comparable> {
-    /// The kind of the side.
+    /// The backend that this side uses.
     pub kind: Kind<F>,
-    /// The backend of the workers. If the workers run another program, this is the backend of this process for the same queues.
+    /// The backend of the workers. If the workers run another program, this backend reaches their queues from this process.
     pub backend: Box<F::Backend>,
     /// The way in which the workers are started.
     pub launch: Launch,
-    /// True if the numbers that the side chooses must equal the numbers of the other side.
+    /// True if descriptors and identifiers of this side must equal those of the other side.
     pub numbers: bool,
-    /// The names that calls refer to by number.
+    /// The names of the side's queues. Calls contain the index of a name.
     pub names: F::Names,
     /// The private IPC namespace of the side, if it has one.
     pub namespace: Option<OwnedFd>,
-    /// The directory in which the side has its queues, if they are in a directory.
+    /// The directory of the side's queues, if the queues are in a directory.
     pub directory: PathBuf,
 }
 
@@ -41,7 +41,7 @@ impl<F: Comparable> Setup<F> {
         self.backend.enter();
     }
 
-    /// Removes everything that a history may have left.
+    /// Removes all queues that a history may have left.
     pub fn remove_queues(&self, own_words: &[AtomicU32]) {
         let Ok(forked) = sys::fork() else { return };
         match forked {
@@ -110,25 +110,25 @@ impl<'a, F: Comparable> Side<'a, F> {
         }
     }
 
-    /// Returns whether the numbers that the side chooses must equal the numbers of the other side.
+    /// Returns whether descriptors and identifiers of this side must equal those of the other side.
     pub fn has_numbers(&self) -> bool {
         self.setup.numbers
     }
 
-    /// Returns the words that belong to the family.
+    /// Returns the shared words that the family of calls uses.
     pub fn own_words(&self) -> &'static [AtomicU32] {
         &self.words()[WORKERS..]
     }
 
     /// Tells a worker to do a step.
     pub fn command(&self, worker: usize, step: usize) -> Result<(), String> {
-        // The worker is idle: it may get the same step again.
+        // The word is reset first: an idle worker may get the same step a second time, and must not seem to have begun the step already.
         self.words()[worker].store(0, Ordering::Release);
         self.tell(worker, &(step as u32).to_le_bytes())
     }
 }
 
-/// Begins the first worker's process.
+/// Runs as the first worker, in the new process.
 fn begin<F: Comparable>(
     setup: &Setup<F>,
     steps: &[Step<F::Call>],

@@ -1,4 +1,4 @@
-//! A process of one side: executes orders, and reports the results.
+//! A process of one side, which executes orders and reports the results.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,35 +9,35 @@ use super::reply::{Outcome, Reply, plain, returned};
 use crate::backend::{Basics, Failure};
 use crate::sys::{self, Forked};
 
-/// The number of the first worker's end of its socket; the other workers' follow. The numbers are above those that histories open, and equal on
-/// both sides.
+/// The descriptor of the first worker's socket. The sockets of the other workers have the next numbers. Histories open only lower numbers, so both
+/// sides have equal numbers.
 pub const FIRST_SOCKET: RawFd = 200;
 
-/// The byte that fills a receive buffer before the call, to see how far it was written.
+/// The byte that fills a receive buffer before the call. It shows how many bytes the call wrote.
 pub const UNTOUCHED: u8 = 0xa5;
 
 /// The data that all workers of a side share.
 pub struct Shared<'a, F: Comparable> {
     /// The backend that the workers call.
     pub backend: &'a F::Backend,
-    /// The names that calls refer to by number.
+    /// The names of the side's queues. Calls contain the index of a name.
     pub names: &'a F::Names,
     /// The history.
     pub steps: &'a [Step<F::Call>],
-    /// For each worker, the number of the last step that it has begun, counted from 1; then the words of the family.
+    /// For each worker, the number of the last step that the worker has begun, counted from 1. The words of the family of calls follow.
     pub words: &'static [AtomicU32],
 }
 
 impl<F: Comparable> Shared<'_, F> {
-    /// Returns the words that belong to the family, behind those of the workers.
+    /// Returns the words of the family of calls, which follow the words of the workers.
     pub fn own_words(&self) -> &'static [AtomicU32] {
         &self.words[WORKERS..]
     }
 }
 
-/// The caller of a family's calls, with its state between them.
+/// The part of a worker that makes the calls of a family, with the state that is kept from call to call.
 pub trait Hand<C> {
-    /// Notes that a process begins: the first process, or a forked one. The process owns this value.
+    /// Notes that this process begins. The process is the first process or a forked one.
     fn begin(&mut self) {}
 
     /// Notes that the process is about to fork.
@@ -47,7 +47,7 @@ pub trait Hand<C> {
     fn call(&mut self, number: u32, call: C) -> Reply;
 }
 
-/// A worker.
+/// A process that executes the steps of a history.
 pub struct Worker<'a, F: Comparable> {
     shared: &'a Shared<'a, F>,
     number: usize,
@@ -57,7 +57,7 @@ pub struct Worker<'a, F: Comparable> {
 extern "C" fn nothing(_: i32) {}
 
 impl<'a, F: Comparable> Worker<'a, F> {
-    /// Returns the first worker of a side, in a process of its own.
+    /// Creates the first worker of a side. The caller has forked a process for it.
     pub fn first(shared: &'a Shared<'a, F>) -> Worker<'a, F> {
         sys::umask(0o022);
         sys::set_disposition(libc::SIGCHLD, libc::SIG_IGN);
@@ -104,7 +104,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
         }
     }
 
-    /// Performs an operation, and returns the reply. A child that has just begun returns none, because it has already answered.
+    /// Performs an operation, and returns the reply. In a child that has just begun, the result is `None`, because the child has already answered.
     fn perform(&mut self, number: u32, operation: Operation<F::Call>) -> Option<Reply> {
         use Operation::*;
         Some(match operation {
@@ -140,7 +140,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
     }
 }
 
-/// Returns the bytes of the message that a step sends. The messages of two steps differ, if they are long enough.
+/// Returns the bytes of the message that a step sends. If the messages are long enough, two steps send different messages.
 pub fn payload(number: u32, length: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length)
         .map(|at| (number as usize * 131 + at * 7 + at / 250) as u8)

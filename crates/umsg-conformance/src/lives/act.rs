@@ -1,4 +1,4 @@
-//! The steps of a process of a history, and their text form.
+//! The steps of a history, and their text form.
 
 use std::fmt;
 
@@ -15,20 +15,20 @@ pub const NAMES: usize = 3;
 /// The length of every message buffer of the POSIX queues, in bytes.
 pub const MESSAGE_SIZE: usize = 16;
 
-/// The time that a call waits.
+/// The time for which a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waits {
     /// Until another process acts.
     Forever,
     /// Like `Forever`, with a deadline in an hour.
     Long,
-    /// For a few milliseconds.
+    /// A few milliseconds.
     Briefly,
-    /// The deadline has passed.
+    /// No wait: the deadline has passed.
     Not,
 }
 
-/// One act of one process, or one event that happens to it. Descriptors are plain numbers of the process.
+/// One act of a process, or one event that happens to the process. Descriptors are the numbers that the process uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Act {
@@ -99,9 +99,9 @@ pub enum Act {
         fd: i32,
         signal: Option<i32>,
     },
-    /// Asks for the notifications that have come.
+    /// Returns the notifications that the process has received.
     Notices,
-    /// Reads the line of a queue that names the registered process.
+    /// Reads the status line of a queue, which contains the id of the registered process.
     StatusLine {
         fd: i32,
     },
@@ -135,15 +135,15 @@ pub enum Act {
     Exec,
     Exit,
     Kill,
-    /// A signal with a handler.
+    /// The process gets a signal that has a handler.
     Interrupt,
-    /// A signal with a handler and SA_RESTART.
+    /// The process gets a signal that has a handler with SA_RESTART.
     Disturb,
     StopAndContinue,
 }
 
 impl Act {
-    /// Returns whether the act may last until another process acts.
+    /// Returns whether the act may block until another process acts.
     pub fn may_block(self) -> bool {
         match self {
             Act::Send { waits, .. } | Act::Receive { waits, .. } => {
@@ -157,12 +157,12 @@ impl Act {
         }
     }
 
-    /// Returns whether the act is done to a blocked process, not by a running one.
+    /// Returns whether the subject of the act is a blocked process. A running process performs all other acts itself.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(self, Act::Interrupt | Act::Disturb | Act::StopAndContinue)
     }
 
-    /// Returns the name of the call, for counts.
+    /// Returns the name of the call, for the counts of calls.
     pub fn kind(self) -> &'static str {
         match self {
             Act::Open { .. } => "mq_open",

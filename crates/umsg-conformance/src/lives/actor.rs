@@ -1,4 +1,4 @@
-//! A process of a history. It obeys commands until it ends. It also does so after an exec, as another program.
+//! A process of a history. The process obeys commands until it ends, and continues to obey them after an exec.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, RawFd};
@@ -17,25 +17,26 @@ use crate::sys::{self, Forked, Pid};
 use crate::sysv::SystemV;
 use crate::sysv::backend as typed;
 
-/// The argument with which the program `compare` is an actor; its number follows.
+/// The argument that makes the program `compare` run as an actor. The actor's number follows.
 pub const ACTOR: &str = "--be-an-actor";
 
-/// Each actor has its end of its socket at this descriptor number plus the number of the actor.
+/// The descriptor of actor 0's socket. The socket of each further actor has the next number.
 pub const FIRST_SOCKET: RawFd = 200;
-/// The two ends of the mailbox.
+/// The descriptors of the two ends of the mailbox.
 pub const MAILBOX: [RawFd; 2] = [210, 211];
-/// The memory that the actors of a side share with the coordinator.
+/// The descriptor of the memory that the actors of a side share with the coordinator.
 pub const MEMORY: RawFd = 212;
 
 /// The maximum number of processes in a history.
 const MOST: usize = 200;
-/// The number of words in the shared memory: for the step that each actor has begun, the System V identifiers, and the ids of all processes so far.
+/// The number of words in the shared memory. The words are the steps that the actors have begun, the System V identifiers, and the list of the ids of
+/// all processes so far.
 pub const WORDS: usize = PROCESSES + NAMES + 1 + MOST;
 
-/// The place in the line of a queue's descriptor that names the registered process.
+/// The position of the registered process in the status line of a queue.
 const REGISTERED: usize = 53;
 
-/// One actor.
+/// A process of a history.
 struct Actor {
     number: usize,
     posix: Box<dyn Backend>,
@@ -45,13 +46,13 @@ struct Actor {
 
 extern "C" fn nothing(_: i32) {}
 
-/// Obeys commands as the actor of this number.
+/// Runs as the actor with this number.
 ///
 /// # Errors
-/// The coordinator did not prepare the process as it should.
+/// If the coordinator has prepared the process wrongly.
 pub fn act(number: &str) -> Result<(), String> {
     let number = number.parse().map_err(|_| "no number of an actor")?;
-    // The descriptor stays open: after an exec, the new program of the actor needs it again.
+    // The descriptor stays open: after an exec, the actor's new program maps the memory again.
     let memory = sys::take(MEMORY);
     let words = sys::words_of(memory.as_fd(), WORDS).map_err(|errno| errno.to_string())?;
     sys::forget(memory);
@@ -137,7 +138,7 @@ impl Actor {
         }
     }
 
-    /// Executes this program again, which then answers.
+    /// Executes this program in the same process. The new program sends the answer.
     fn exec(&self) {
         let error = Command::new("/proc/self/exe")
             .args([ACTOR, &self.number.to_string()])
@@ -268,7 +269,8 @@ impl Actor {
         }
     }
 
-    /// Returns the identifier that the last msgget of any process returned for a key. Before the first msgget it is -1, which no queue has.
+    /// Returns the identifier that the last msgget of any process returned for a key. Before the first msgget, the result is the invalid identifier
+    /// -1.
     fn id(&self, key: usize) -> i32 {
         self.ids()[key].load(Ordering::Relaxed).cast_signed() - 1
     }
@@ -312,7 +314,7 @@ impl Actor {
         })
     }
 
-    /// Returns the line of a queue, with the registered process as its number in the history.
+    /// Returns the status line of a queue. The number of the registered process in the history replaces its process id.
     fn status_line(&self, fd: Fd) -> Reply {
         let mut line = [0; 100];
         Reply::of(self.posix.read_at(fd, &mut line, 0), |length| {
@@ -325,7 +327,7 @@ impl Actor {
         })
     }
 
-    /// Returns the number of a process in the history; 0 for none, -1 for a stranger.
+    /// Returns the number of a process in the history. The process id 0 gives 0, and the id of a process outside the history gives -1.
     fn who(&self, pid: Pid) -> i64 {
         match find(self.processes(), pid.cast_unsigned()) {
             Some(at) => at as i64,

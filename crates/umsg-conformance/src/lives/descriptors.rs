@@ -1,10 +1,10 @@
-//! Keeps track of the descriptors of all processes of a history, by the answers to their calls, and of the doorbells that the drop-in opens for
-//! them.
+//! Tracks the descriptors of all processes of a history, from the answers to their calls, and the doorbells that the drop-in opens for the
+//! descriptors.
 //!
-//! A registration of epoll belongs to a number and an open file description. The drop-in registers a doorbell instead. Each number of an
-//! *attachment* of a process gets a doorbell with its first registration. A fork copies attachments; a process that receives a
-//! descriptor, or keeps it over exec, attaches again. So two processes that share a description may have different doorbells. A
-//! registration is *lost* in the drop-in if its doorbell is closed while its description is open.
+//! In the kernel, an epoll registration belongs to a descriptor number and an open file description. The drop-in registers a doorbell in place of the
+//! queue. An *attachment* is a process's record of a queue. Each descriptor number of an attachment gets a doorbell at its first registration. A fork
+//! copies attachments. A process that receives a descriptor, or keeps a descriptor over exec, makes a new attachment. So two processes that share a
+//! description may have different doorbells. A registration is *lost* in the drop-in if its doorbell is closed while its description is open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -40,7 +40,7 @@ struct Registration {
     number: i32,
     member: Description,
     bell: Bell,
-    /// The data that its events carry.
+    /// The data that the events of the registration carry.
     data: i64,
 }
 
@@ -60,12 +60,12 @@ pub struct Descriptors {
     registrations: BTreeSet<Registration>,
     /// The data that the events of a new or changed registration carry.
     data: i64,
-    /// The queue that a name leads to.
+    /// For each name, the queue with this name.
     names: [Option<Queue>; NAMES],
     queues: BTreeMap<Description, Queue>,
-    /// The process that is registered for notification.
+    /// For each queue, the process that is registered for notification.
     registrants: BTreeMap<Queue, usize>,
-    /// Queues whose registered process has run another program.
+    /// The queues whose registered process has executed another program, and that process.
     kept_over_exec: BTreeMap<Queue, usize>,
     last: u32,
 }
@@ -84,7 +84,7 @@ impl Descriptors {
         !self.sets.contains(&descriptor.description)
     }
 
-    /// Returns the doorbell for a number of an attachment, opened by the first registration.
+    /// Returns the doorbell of a descriptor number of an attachment. Opens the doorbell if it is not open.
     fn bell(&mut self, process: usize, key: (Attachment, i32)) -> Bell {
         if let Some(&bell) = self.processes[process].bells.get(&key) {
             return bell;
@@ -109,7 +109,7 @@ impl Descriptors {
         self.settle();
     }
 
-    /// Notes that a process is about to act, in the step of this number. A registration opens a doorbell even if it is refused.
+    /// Notes that a process is about to perform the act of this step. A registration opens a doorbell even if the registration is refused.
     pub fn before(&mut self, number: usize, process: usize, act: Act) {
         self.data = number as i64;
         if let Act::Control {
@@ -124,7 +124,7 @@ impl Descriptors {
         }
     }
 
-    /// Notes the answer that both sides gave.
+    /// Updates the records after both sides gave this answer.
     pub fn answered(&mut self, process: usize, act: Act, reply: &Reply) {
         if !succeeded(reply.outcome) {
             return;
@@ -144,12 +144,12 @@ impl Descriptors {
             Act::Notify { fd, signal } => {
                 if let Some(queue) = self.queue(process, fd) {
                     match signal {
-                        // The call succeeds on both sides if the kernel has no registration left either.
+                        // The call succeeds on both sides only if the kernel, too, has no other registration.
                         Some(_) => {
                             self.kept_over_exec.remove(&queue);
                             self.registrants.insert(queue, process);
                         }
-                        // Another process's registration stays.
+                        // The call removes only a registration of the calling process.
                         None => {
                             for of in [&mut self.registrants, &mut self.kept_over_exec] {
                                 of.retain(|&at, &mut of| at != queue || of != process);
@@ -226,13 +226,13 @@ impl Descriptors {
         }
     }
 
-    /// Attaches a process again to the queues of the descriptors that stay open over exec.
+    /// Makes new attachments for the descriptors of a process that stay open over exec.
     fn exec(&mut self, process: usize) {
         let mut numbers = std::mem::take(&mut self.processes[process]).numbers;
         numbers.retain(|_, descriptor| !descriptor.close_on_exec);
         let mut anew = BTreeMap::new();
         for descriptor in numbers.values_mut() {
-            // The new program attaches to the queue of each number separately.
+            // The new program makes a separate attachment for each descriptor number.
             let attachment = anew.len() as u32;
             anew.insert(attachment, descriptor.attachment);
             descriptor.attachment = self.last + 1 + attachment;
@@ -250,19 +250,19 @@ impl Descriptors {
         self.processes[process].numbers = numbers;
     }
 
-    /// Returns the open file description that a number leads to.
+    /// Returns the open file description of a descriptor number.
     pub fn description(&self, process: usize, number: i32) -> Option<Description> {
         self.at(process, number)
             .map(|descriptor| descriptor.description)
     }
 
-    /// Returns the queue that a number leads to.
+    /// Returns the queue of a descriptor number.
     pub fn queue(&self, process: usize, number: i32) -> Option<Queue> {
         let description = self.at(process, number)?.description;
         self.queues.get(&description).copied()
     }
 
-    /// Returns whether an act asks a queue about its registration for notification, and the registered process has run another program since then
+    /// Returns whether an act shows or changes the registration for notification of a queue, and the registered process has executed another program
     /// while it kept the queue open.
     pub fn concerns_a_registration_kept_over_exec(&self, process: usize, act: Act) -> bool {
         let (Act::Notify { fd, .. } | Act::StatusLine { fd }) = act else {
@@ -275,7 +275,7 @@ impl Descriptors {
     /// Notes that a process has ended.
     pub fn ended(&mut self, process: usize) {
         self.processes[process] = Process::default();
-        // The kernel ends the registrations of a process with the process.
+        // The kernel ends the registrations of a process when the process ends.
         for of in [&mut self.registrants, &mut self.kept_over_exec] {
             of.retain(|_, &mut of| of != process);
         }
@@ -300,8 +300,8 @@ impl Descriptors {
             .retain(|one| open.contains(&one.member) && open.contains(&one.set));
     }
 
-    /// Returns the registration that the kernel finds for an `epoll_ctl` and the drop-in does not, because it was made with another doorbell than
-    /// the process has.
+    /// Returns whether only the kernel finds the registration for an `epoll_ctl`. The drop-in does not find it, because another doorbell than that of
+    /// this process was registered.
     pub fn is_registered_by_another_doorbell(&self, process: usize, set: i32, fd: i32) -> bool {
         let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
             return false;
@@ -312,8 +312,7 @@ impl Descriptors {
         self.is_queue(member) && found.any(|one| own != Some(&one.bell))
     }
 
-    /// Returns whether a set has a registration, made by another process, of another number of the same description. The two processes have the
-    /// same doorbell if it was opened before the fork.
+    /// Returns whether a process with another doorbell has registered another descriptor number of the same description in a set.
     pub fn is_registered_by_another_number(&self, process: usize, set: i32, fd: i32) -> bool {
         let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
             return false;
@@ -328,7 +327,7 @@ impl Descriptors {
         self.is_queue(member) && self.registrations.iter().any(is_of_another)
     }
 
-    /// Returns whether a registration of a set is lost, or leads to a set with a lost registration.
+    /// Returns whether a registration is lost, or its member is a set with a lost registration.
     fn is_lost(&self, registration: &Registration) -> bool {
         match self.sets.contains(&registration.member) {
             true => self.has_lost_members(registration.member),
@@ -339,13 +338,13 @@ impl Descriptors {
         }
     }
 
-    /// Returns whether a member of a set is a lost registration. The recursion ends, because the kernel lets no set become a member of itself.
+    /// Returns whether a member of a set is a lost registration. The recursion ends, because the kernel prevents cycles of sets.
     fn has_lost_members(&self, set: Description) -> bool {
         let mut members = self.registrations.iter().filter(|one| one.set == set);
         members.any(|one| self.is_lost(one))
     }
 
-    /// Returns whether a number leads to a set with a lost registration.
+    /// Returns whether a descriptor number belongs to a set with a lost registration.
     pub fn leads_to_lost_members(&self, process: usize, number: i32) -> bool {
         self.at(process, number)
             .is_some_and(|set| self.has_lost_members(set.description))

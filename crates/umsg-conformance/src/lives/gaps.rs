@@ -1,4 +1,5 @@
-//! Recognises the known gaps of `docs/protocols.md` section 11 that occur in histories. Each gap is a predicate over the events so far.
+//! Recognises the known gaps (differences from the kernel) of `docs/protocols.md` section 11 that occur in histories. Each gap is a predicate over
+//! the events so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +11,19 @@ use crate::errno::Errno;
 /// A known gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// A registration of epoll is found by fewer processes than in the kernel: the doorbell is not shared as the queue's descriptor is.
+    /// Fewer processes than in the kernel find an epoll registration: some processes that share the queue's descriptor have different doorbells.
     Doorbell,
-    /// A registration for notification whose process ran another program.
+    /// The process that is registered for notification has executed another program.
     NotifyOverExec,
-    /// A blocked call that the kernel has restarted after a stop.
+    /// The kernel has restarted a blocked call after a stop.
     BegunAnew,
     /// Several processes sleep in epoll_wait for one set.
     OneSetSeveralWaiters,
     /// Several senders are blocked on a System V queue.
     SeveralSenders,
-    /// Several receivers were blocked on a System V queue when IPC_SET changed it.
+    /// Several receivers were blocked on a System V queue when IPC_SET changed the queue.
     SeveralReceivers,
-    /// One message fills an empty queue, or its receipt empties a full one, while a process polls.
+    /// One message fills an empty queue, or its receipt empties a full queue, while a process polls.
     BothLevels,
 }
 
@@ -38,7 +39,7 @@ impl Gap {
         Gap::BothLevels,
     ];
 
-    /// Returns the first column of the row in the table.
+    /// Returns the text in the first column of the gap's row in the table of `docs/protocols.md`.
     pub fn row(self) -> &'static str {
         match self {
             Gap::Doorbell => {
@@ -64,8 +65,8 @@ impl Gap {
     }
 }
 
-/// Returns the data and events that a set reports for all registrations except the lost ones. The list is empty if the call sleeps. Returns `None`
-/// for an error.
+/// Returns the data and events that a set reports for all registrations except the lost ones. If the call sleeps, the list is empty. For an error,
+/// the result is `None`.
 fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 2]>> {
     let Some(reply) = reply else {
         return Some(Vec::new());
@@ -78,12 +79,13 @@ fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 
     Some(beside.copied().collect())
 }
 
-/// Returns whether the kernel's call has succeeded while the drop-in's is blocked: another process got the message or the room.
+/// Returns whether the kernel's call has succeeded while the drop-in's call is blocked. In the drop-in, another process then got the message or the
+/// room.
 fn is_overtaken(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     kernel.is_some_and(|kernel| succeeded(kernel.outcome)) && other.is_none()
 }
 
-/// Returns whether the kernel has a registration for notification and the drop-in shows none.
+/// Returns whether the kernel has a registration for notification that the drop-in no longer has.
 fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let (Some(kernel), Some(other)) = (kernel, other) else {
         return false;
@@ -106,28 +108,28 @@ fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Re
     }
 }
 
-/// Returns whether a process that waits for a set gets events on one side and sleeps on the other, or gets different events on the two sides.
+/// Returns whether a process that waits for a set gets different events on the two sides. A process that sleeps gets no events.
 fn is_another_waiters_event(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let told = [kernel, other].map(|reply| told_beside(&BTreeSet::new(), reply));
     matches!(told, [Some(kernel), Some(other)] if kernel != other)
 }
 
-/// The length of `QSIZE` and its value in the line of a queue.
+/// The length of the field `QSIZE` and its value in the status line of a queue.
 const QUEUE_SIZE: usize = 17;
 
-/// The rest of that line up to the process, if no process is registered.
+/// The part of the status line between `QSIZE` and the process id, if no process is registered.
 const NOT_REGISTERED: &[u8] = b"NOTIFY:0     SIGNO:0     NOTIFY_PID:";
 
-/// The events of a history on which gaps depend.
+/// The events of a history that can cause gaps.
 #[derive(Default)]
 pub struct Ledger {
     descriptors: Descriptors,
     blocked: [Option<Act>; PROCESSES],
-    /// Blocked calls that the kernel has restarted after a stop.
+    /// For each process: true if the kernel has restarted its blocked call after a stop.
     begun_anew: [bool; PROCESSES],
-    /// Queues on which several calls were blocked when the kernel restarted one of them after a stop.
+    /// Queues on which several calls were blocked when the kernel restarted one of these calls after a stop.
     reordered: BTreeSet<Queue>,
-    /// Keys of System V queues on which several receivers were blocked when the kernel restarted one or all of their calls; and the gap that
+    /// Keys of System V queues on which several receivers were blocked when the kernel restarted one or all of their calls. The value is the gap that
     /// explains the difference.
     reordered_keys: BTreeMap<usize, Gap>,
 }
@@ -138,7 +140,7 @@ impl Ledger {
         self.blocked[process] = Some(act);
     }
 
-    /// Notes that a blocked process has got a signal or was stopped.
+    /// Notes that a blocked process got a signal, or was stopped and continued.
     pub fn disturbed(&mut self, process: usize, act: Act) {
         if act != Act::StopAndContinue {
             return;
@@ -185,12 +187,12 @@ impl Ledger {
         self.blocked.iter().flatten().filter(waits).count()
     }
 
-    /// Notes that a process is about to act, in the step of this number.
+    /// Notes that a process is about to perform the act of this step.
     pub fn before(&mut self, number: usize, process: usize, act: Act) {
         self.descriptors.before(number, process, act);
     }
 
-    /// Notes the answer that both sides gave.
+    /// Updates the records after both sides gave this answer.
     pub fn answered(&mut self, process: usize, act: Act, reply: &Reply) {
         self.released(process);
         if let Act::LimitBytes { key, .. } = act
@@ -243,8 +245,8 @@ impl Ledger {
         }
     }
 
-    /// Returns whether the answers differ only because the drop-in's `epoll_ctl` does not find a registration or finds one of another number, or
-    /// because a set reports events of lost registrations.
+    /// Returns whether doorbells explain the difference. Either the drop-in's `epoll_ctl` misses a registration, or finds one of another number, or a
+    /// set reports events of lost registrations.
     fn is_of_another_doorbell(
         &self,
         process: usize,
@@ -281,8 +283,8 @@ impl Ledger {
         }
     }
 
-    /// Returns whether the drop-in's call is still blocked because the kernel has restarted this call, or another call on the queue. A restarted
-    /// call reads O_NONBLOCK again and then waits behind the others.
+    /// Returns whether a restart explains that the drop-in's call is still blocked: the kernel has restarted this call or another call on the queue.
+    /// A restarted call reads `O_NONBLOCK` again, and then waits behind all other callers.
     fn was_restarted(&self, process: usize, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
         let refused = Some(Outcome::Failed(Errno::EAGAIN));
         let is_refused = kernel.map(|kernel| kernel.outcome) == refused && other.is_none();
@@ -292,7 +294,8 @@ impl Ledger {
                 && is_overtaken(kernel, other)
     }
 
-    /// Returns whether a process that slept in epoll_wait learns of a message and of room; the kernel reports one of them.
+    /// Returns whether the drop-in reports both a message and room to a process that slept in epoll_wait, while the kernel reports only one of the
+    /// two.
     fn learns_of_both_levels(
         &self,
         process: usize,
@@ -314,7 +317,7 @@ impl Ledger {
             && kernel.iter().zip(&other).all(is_same_or_both)
     }
 
-    /// Returns whether another process is blocked in msgsnd for the queue that this one sends to.
+    /// Returns whether this process sends to a System V queue on which another process is blocked in msgsnd.
     fn is_one_of_several_senders(&self, process: usize, act: Act) -> bool {
         let Act::SendTyped { key: to, .. } = act else {
             return false;
@@ -323,7 +326,7 @@ impl Ledger {
         (0..PROCESSES).any(|other| other != process && sends(self.blocked[other]))
     }
 
-    /// Returns whether another process sleeps in epoll_wait for the set that this one waits for.
+    /// Returns whether this process waits for an epoll set for which another process sleeps in epoll_wait.
     fn is_one_of_several_waiters(&self, process: usize, act: Act) -> bool {
         let set = |process, act| match act {
             Act::WaitSet { set, .. } => self.descriptors.description(process, set),

@@ -1,5 +1,5 @@
-//! Generates random histories. Thanks to a rough model of each process's descriptors, most calls reach a queue; an error of the model only causes
-//! an EBADF.
+//! Generates random histories. The generator keeps a rough model of each process's descriptors, so that most calls reach a queue. If the model is
+//! wrong, a call only fails with EBADF.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::act::{Act, NAMES, PROCESSES, Step, Waits};
 use crate::compare::Random;
 use crate::compare::posix::notices;
 
-/// The numbers that calls use.
+/// The range of the descriptor numbers that calls use.
 const NUMBERS: std::ops::Range<i32> = 3..14;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ enum Kind {
 /// The descriptors that the generator expects a process to have.
 type Table = BTreeMap<i32, Kind>;
 
-/// The frequent events of a history.
+/// The character of a history: how often each kind of event occurs.
 struct Character {
     names: usize,
     blocking: u64,
@@ -114,7 +114,7 @@ impl Generator {
         make(self, process)
     }
 
-    /// Returns a number that probably leads to this kind.
+    /// Returns a descriptor number that probably belongs to a descriptor of this kind.
     fn number(&mut self, process: usize, kind: Kind) -> i32 {
         let table = self.tables[process].as_ref();
         let likely: Vec<i32> = table

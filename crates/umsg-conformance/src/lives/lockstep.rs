@@ -12,7 +12,7 @@ use crate::compare::party::Settled;
 use crate::compare::{Leeway, Outcome, Reply};
 use crate::sys::Pause;
 
-/// The number of times that each call was answered in each way.
+/// For each call and each result, the number of such calls.
 pub type Seen = BTreeMap<(&'static str, String), u64>;
 
 /// The end of a history.
@@ -20,9 +20,9 @@ pub type Seen = BTreeMap<(&'static str, String), u64>;
 pub enum End {
     /// Every answer was the same.
     Agreed,
-    /// An answer differed; the text names it.
+    /// An answer differed. The text describes the difference.
     Differed(String),
-    /// An answer differed by a known gap.
+    /// An answer differed, and a known gap explains the difference.
     Masked(Gap),
     /// The history could not begin.
     Impossible(String),
@@ -34,7 +34,7 @@ struct Line {
     answers: Vec<String>,
 }
 
-/// A history that was played.
+/// The result of playing a history.
 pub struct Played {
     /// The end of the history.
     pub end: End,
@@ -42,7 +42,7 @@ pub struct Played {
     pub operations: u64,
     /// The number of these acts that blocked.
     pub blocked: u64,
-    /// The number of times that each call was answered in each way.
+    /// For each call and each result, the number of such calls.
     pub seen: Seen,
     lines: Vec<Line>,
 }
@@ -50,7 +50,7 @@ pub struct Played {
 struct Lockstep {
     sides: [Side; 2],
     alive: [bool; PROCESSES],
-    /// The step in which a process is blocked.
+    /// For each process that is blocked: the number of the step, and the act.
     blocked: [Option<(usize, Act)>; PROCESSES],
     ledger: Ledger,
     played: Played,
@@ -61,7 +61,7 @@ const LEEWAY: Leeway = Leeway {
     seconds: 0,
 };
 
-/// If a known gap lets a process of the drop-in sleep, the process is taken to be asleep when it has not answered for this time.
+/// The longest wait for an answer of the drop-in if a known gap allows its process to sleep. After this time, the process counts as asleep.
 const ASLEEP: Duration = Duration::from_secs(2);
 
 /// Plays a history.
@@ -106,7 +106,7 @@ fn differed(why: String) -> End {
 }
 
 impl Lockstep {
-    /// Takes a step, if it can be taken.
+    /// Performs a step, if its process can perform it now.
     fn take(&mut self, number: usize, step: Step) -> Result<(), End> {
         self.let_one_act()?;
         if !self.can(step) {
@@ -144,7 +144,7 @@ impl Lockstep {
             }
     }
 
-    /// If all processes are blocked, interrupts one.
+    /// If all processes are blocked, interrupts the first living process.
     fn let_one_act(&mut self) -> Result<(), End> {
         let living = || (0..PROCESSES).filter(|&process| self.alive[process]);
         if living().any(|process| self.blocked[process].is_none()) {
@@ -216,7 +216,7 @@ impl Lockstep {
         }
     }
 
-    /// Asks the other side again, because a signal may come there a little later.
+    /// Repeats the call on the other side, because a signal may arrive a little later on that side.
     fn ask_again(
         &self,
         number: usize,
@@ -235,7 +235,7 @@ impl Lockstep {
         Ok(other)
     }
 
-    /// Expects the process to be blocked on the other side, because it is blocked in the kernel.
+    /// Expects the process to be blocked on the other side, because the process is blocked in the kernel.
     fn expect_blocked(&mut self, number: usize, process: usize, act: Act) -> Result<(), End> {
         match self.sides[1].settle(process, number).map_err(differed)? {
             Settled::Blocked => {
@@ -268,8 +268,7 @@ impl Lockstep {
         }
     }
 
-    /// Returns the drop-in's answer to a call that the kernel has answered. If a known gap allows the drop-in's process to sleep, a short wait is
-    /// enough to find that it sleeps.
+    /// Returns the drop-in's answer to a call that the kernel has answered. If a known gap allows the drop-in's process to sleep, the wait is short.
     fn answer_beside(&mut self, process: usize, act: Act, kernel: &Reply) -> Result<Reply, End> {
         let gap = self.ledger.gap(process, act, Some(kernel), None);
         let answer = match gap {
@@ -306,7 +305,7 @@ impl Lockstep {
         ))
     }
 
-    /// Applies the consequences of an act that both sides answered alike.
+    /// Updates the records after an act to which both sides gave the same answer.
     fn after(&mut self, process: usize, act: Act, replies: [&Reply; 2]) -> Result<(), End> {
         match act {
             Act::Exit => self.bury(process),

@@ -1,4 +1,4 @@
-//! Descriptors in messages of a socket. The calls are libc's, so that the drop-in sees them.
+//! Passes descriptors in messages of a socket. The functions are libc's, so the drop-in intercepts them.
 
 use std::mem;
 use std::os::fd::RawFd;
@@ -47,7 +47,7 @@ fn control(fd: RawFd) -> Control {
 /// Sends a descriptor.
 ///
 /// # Errors
-/// The errors of `sendmsg`; EAGAIN if the socket is full.
+/// The errors of `sendmsg`. `EAGAIN` means that the socket is full.
 pub fn send(socket: RawFd, fd: RawFd) -> Result<(), Errno> {
     with_message(&mut control(fd), |message| {
         // SAFETY: `message` points to one byte and one control message with one descriptor, all alive during the call.
@@ -56,14 +56,14 @@ pub fn send(socket: RawFd, fd: RawFd) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Receives a descriptor, which stays open on exec.
+/// Receives a descriptor. The new descriptor stays open on exec.
 ///
 /// # Errors
-/// The errors of `recvmsg`; EAGAIN if there is no message.
+/// The errors of `recvmsg`. `EAGAIN` means that the socket has no message.
 pub fn receive(socket: RawFd) -> Result<RawFd, Errno> {
     let mut control = control(-1);
     with_message(&mut control, |message| {
-        // SAFETY: `message` points to places for one byte and for one control message with one descriptor, all alive during the call.
+        // SAFETY: `message` points to room for one byte and for one control message with one descriptor, all alive during the call.
         unsafe { libc::recvmsg(socket, message, libc::MSG_DONTWAIT) }
     })?;
     Ok(control.fd)

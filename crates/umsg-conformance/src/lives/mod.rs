@@ -1,8 +1,8 @@
 //! Histories of whole processes, on the kernel and under the drop-in in lockstep.
 //!
-//! The histories of [`crate::compare`] mainly make calls on queues. Here, processes fork from a process that uses queues, run another program that
-//! inherits descriptors, exit, and are killed. They also pass descriptors on, reuse numbers, share epoll sets, and end the blocked calls of each
-//! other. One history uses POSIX and System V queues:
+//! The histories of [`crate::compare`] mainly make calls on queues. In the histories of this module, processes fork from a process that uses queues,
+//! run another program that inherits descriptors, exit, and are killed. They also pass descriptors on, reuse descriptor numbers, share epoll sets,
+//! and end blocked calls of other processes. One history uses POSIX and System V queues:
 //!
 //! ```text
 //!   coordinator ──sockets──► p0 ─fork─► p1 ─exec─► p1   (kernel, in an IPC namespace of the history)
@@ -10,8 +10,9 @@
 //!        └───────sockets──► p0 ─fork─► p1 ─exec─► p1   (drop-in, in a directory of the history)
 //! ```
 //!
-//! The same process of both sides takes each step. Before the next step begins, the coordinator sees in `/proc` whether a process sleeps in a call.
-//! A difference ends the history. If it is no known gap (`gaps.rs`), the history is cut down to the steps that show the difference.
+//! The process with the same number on both sides performs each step. Before the next step begins, the coordinator sees in `/proc` whether a process
+//! sleeps in a call. A difference ends the history. If no known gap (`gaps.rs`) explains the difference, the history is shortened to the steps that
+//! show the difference.
 
 mod act;
 mod actor;
@@ -40,35 +41,35 @@ use lockstep::{End, Played};
 /// The time to wait for an answer while a history is shortened.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// The number of attempts to see a difference again before the history is shortened.
+/// The number of attempts to reproduce a difference before the history is shortened.
 const ATTEMPTS: u32 = 3;
 
 /// The subject of a comparison.
 pub struct Config<'a> {
-    /// The program `compare`.
+    /// The path of the program `compare`.
     pub program: &'a Path,
-    /// The subjects of the comparison with the kernel.
+    /// The queues that are compared with the kernel's queues.
     pub queues: Queues,
     /// The least number of operations.
     pub operations: u64,
-    /// No history begins after this time.
+    /// The time after which no further history begins.
     pub budget: Option<Duration>,
-    /// The start of the random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Gets the number of operations from time to time.
+    /// A function that is called with the number of operations from time to time.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
 /// The extent of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Operations that both sides performed.
+    /// The number of operations that both sides performed.
     pub operations: u64,
-    /// The number of histories with these operations.
+    /// The number of histories.
     pub histories: u64,
-    /// Operations that blocked.
+    /// The number of operations that blocked.
     pub blocked: u64,
-    /// Histories that a known gap ended.
+    /// The number of histories that a known gap ended.
     pub masked: BTreeMap<Gap, u64>,
     /// For each call and each result, the number of such calls.
     pub seen: Seen,
@@ -98,7 +99,7 @@ fn differs(played: &Played) -> bool {
     matches!(played.end, End::Differed(_))
 }
 
-/// Cuts a history down to the steps that show the difference.
+/// Reproduces the difference, shortens the history to the steps that show it, and returns the text for the report.
 fn explain(config: &Config<'_>, steps: Vec<Step>, history: u64, first: Played) -> String {
     let sides = [Queues::Kernel, config.queues.clone()];
     let play = |steps: &[Step]| lockstep::play(config.program, &sides, steps, AGAIN);
@@ -106,7 +107,7 @@ fn explain(config: &Config<'_>, steps: Vec<Step>, history: u64, first: Played) -
     let mut shortest = first;
     if again > 0 {
         shrink(steps, |steps| {
-            // A difference that depends on timing may need several attempts.
+            // If the difference depends on timing, several attempts may be necessary.
             let found = (0..=ATTEMPTS - again).map(|_| play(steps)).find(differs);
             let still = found.is_some();
             if let Some(played) = found {
@@ -124,7 +125,7 @@ fn explain(config: &Config<'_>, steps: Vec<Step>, history: u64, first: Played) -
 /// Compares the kernel with the drop-in.
 ///
 /// # Errors
-/// The first difference, with a short history that shows it; or the reason why no history could be compared.
+/// The first difference, with a short history that shows it, or the reason why no history could be compared.
 pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
     let sides = [Queues::Kernel, config.queues.clone()];
     let mut generator = Generator::new(config.seed);

@@ -1,4 +1,4 @@
-//! One side of a history: its processes, and the coordinator's knowledge of them.
+//! One side of a history: its processes, and what the coordinator has recorded about them.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,16 +16,16 @@ use crate::sys::{self, Forked};
 /// The queues that the processes of a side use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Queues {
-    /// The kernel's queues, in an IPC namespace of the history.
+    /// The kernel's queues. Each history has its own IPC namespace.
     Kernel,
-    /// The queues of the drop-in in this directory; they are in a directory of the history.
+    /// The queues of the drop-in at this path. Each history has its own directory.
     Dropin(PathBuf),
 }
 
 /// The processes of one side during one history.
 pub struct Side {
     party: Party,
-    /// Removed when the history ends.
+    /// The directory of the queues. It is removed when the history ends.
     _directory: Option<tempfile::TempDir>,
 }
 
@@ -44,7 +44,7 @@ impl DerefMut for Side {
 }
 
 impl Side {
-    /// Starts the first process. `patience` is the time to wait for an answer that the other side has already given.
+    /// Starts the first process. `patience` is the longest wait for an answer that the other side has already given.
     pub fn start(program: &Path, queues: &Queues, patience: Duration) -> Result<Side, String> {
         let fail = |what: &str, why: &dyn std::fmt::Display| format!("{what}: {why}");
         let memory = sys::memory_file().map_err(|errno| fail("memory", &errno))?;

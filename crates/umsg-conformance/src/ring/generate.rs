@@ -3,14 +3,14 @@
 use super::{Completion, ENTRIES, Operation};
 use crate::compare::Random;
 
-/// The largest number of messages of a post, which exceeds a receiver's room.
+/// The largest number of messages in a post. It exceeds a receiver's room, so that posts overflow.
 const LONGEST: u64 = 3 * ENTRIES as u64;
 
-/// IORING_CQE_F_32 of linux/io_uring.h. Linux 6.18 takes this bit in the sender's flags for its own, and then adds completions that no process
-/// posted. So a sender's flags can collide with control bits of the kernel. This can't happen in umsg.
+/// The flag IORING_CQE_F_32 of linux/io_uring.h, which histories never use. If a sender's flags contain this bit, Linux 6.18 takes it for its own
+/// flag, and adds completions that no process posted. umsg has no such collision.
 const TAKEN_FOR_CONTROL: u32 = 1 << 15;
 
-/// Returns this number of operations from a seed.
+/// Returns `count` operations. The same seed gives the same operations.
 pub fn operations(seed: u64, count: usize) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let first = Operation::Make { disabled: false };

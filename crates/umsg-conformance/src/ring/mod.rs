@@ -1,5 +1,5 @@
-//! Compares message rings with io_uring's: the same operations on a pair of io_uring's rings and on a pair of umsg's, one after the other, must
-//! have the same answers.
+//! Compares umsg's rings with io_uring's rings. The same operations run on a pair of io_uring's rings and on a pair of umsg's rings, one after the
+//! other, and must have the same answers.
 //!
 //! ```text
 //!   operations ──┬──► io_uring ── MSG_RING ──► io_uring        answers, and completions in order
@@ -15,10 +15,10 @@
 //! | enable | IORING_REGISTER_ENABLE_RINGS | `enable` |
 //! | close | the descriptor is closed | the ring is dropped |
 //!
-//! A post to a ring that is gone fails with EBADF in io_uring, because a descriptor names the ring, and with EPIPE in umsg; the two count as the
-//! same. A wait on a disabled ring fails with EBADFD in io_uring; in umsg, it lasts until a process has enabled the ring and posted, so histories
-//! leave it out. All other answers have to be the same number. io_uring waits for at most as many completions as its queue has room for, so
-//! histories ask for no more.
+//! Two errors differ by design. A post to a closed ring fails with EBADF in io_uring, because the ring is a descriptor, and with EPIPE in umsg; the
+//! comparison treats both as [`Answer::Gone`]. A wait on a disabled ring fails with EBADFD in io_uring. In umsg, the wait lasts until a process has
+//! enabled the ring and posted, so histories omit such waits. All other answers have to be equal. io_uring waits for at most as many completions as
+//! its queue has room for, so histories never wait for more.
 
 mod generate;
 mod ours;
@@ -31,35 +31,36 @@ pub use uring::{Uring, unavailable};
 /// The number of completions that the ring holds without overflow.
 pub const ENTRIES: usize = 8;
 
-/// The length of a wait that gets no message, in nanoseconds.
+/// The time limit of a wait that gets no message, in nanoseconds.
 const IN_VAIN: u64 = 50_000;
 
-/// A message.
+/// A message with the fields of an io_uring completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// As posted.
+    /// The value that the sender posted.
     pub user_data: u64,
-    /// As posted.
+    /// The result that the sender posted.
     pub res: i32,
-    /// As posted.
+    /// The flags that the sender posted.
     pub flags: u32,
 }
 
 /// The operations on a pair of rings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Makes a new pair, whose receiver may be disabled at first.
+    /// Makes a new pair.
     Make {
-        /// True if the receiver is disabled until it is enabled.
+        /// True if the receiver is disabled until the operation `Enable`.
         disabled: bool,
     },
-    /// Messages, posted together.
+    /// Posts these messages with one call.
     Post(Vec<Completion>),
     /// Takes up to this number of messages.
     Take(usize),
-    /// Waits a moment for this number of messages.
+    /// Waits a short time until this number of messages is present.
     Wait(usize),
-    /// Takes all messages of the ring. Then sleeps while another thread posts these messages one by one, and takes them when all have arrived.
+    /// The receiver takes all messages of the ring, and then waits while another thread posts these messages one by one. When all messages have
+    /// arrived, the receiver takes them.
     Meet(Vec<Completion>),
     /// Enables the receiver, so that senders can post.
     Enable,
@@ -72,38 +73,38 @@ pub enum Operation {
 pub enum Answer {
     /// The operation succeeded.
     Done,
-    /// An error number.
+    /// The operation failed with this errno.
     Error(i32),
-    /// The receiver is gone.
+    /// The operation failed, because the receiver is closed.
     Gone,
     /// The messages that were taken.
     Taken(Vec<Completion>),
     /// True if the awaited number of messages is present.
     Waited(bool),
-    /// True if the receiver slept until the last message was posted; and the messages that the receiver found.
+    /// The first field is true if the receiver slept until the last message was posted. The second field has the messages that the receiver took.
     Met(bool, Vec<Completion>),
-    /// There is no pair, or no receiver.
+    /// The operation had no effect, because there is no pair or no receiver.
     Nothing,
 }
 
 /// A sender and a receiver.
 pub trait Pair {
-    /// Replaces both ends by new ones.
+    /// Replaces the sender and the receiver by new ones.
     fn make(&mut self, disabled: bool);
     /// Posts messages with one call.
     fn post(&mut self, messages: &[Completion]) -> Answer;
-    /// Takes up to `most` messages. None if there is no receiver.
+    /// Takes up to `most` messages. Returns `None` if there is no receiver.
     fn take(&mut self, most: usize) -> Option<Vec<Completion>>;
     /// Waits for `count` messages, for a limited time.
     fn wait(&mut self, count: usize) -> Answer;
     /// Posts messages while the receiver waits for all of them.
     fn meet(&mut self, messages: &[Completion]) -> Answer;
-    /// Enables the receiver. None if there is no receiver.
+    /// Enables the receiver. Returns `None` if there is no receiver.
     fn enable(&mut self) -> Option<()>;
     /// Closes the receiver.
     fn close(&mut self);
 
-    /// Makes the operation, and returns its result.
+    /// Performs the operation, and returns its result.
     fn apply(&mut self, operation: &Operation) -> Answer {
         match operation {
             Operation::Make { disabled } => {
@@ -134,7 +135,7 @@ pub struct Difference {
     pub answers: [Answer; 2],
 }
 
-/// Applies operations to both until they differ. Returns the number of compared operations.
+/// Applies each operation to both pairs until the answers differ. Returns the number of compared operations.
 pub fn compare(
     operations: &[Operation],
     one: &mut dyn Pair,

@@ -1,4 +1,4 @@
-//! A pair of umsg's rings, and mistakes that the pair can make.
+//! A pair of umsg's rings, which can make deliberate mistakes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,13 +9,13 @@ use umsg::ring::{Options, Post, Ring, SendError, Sender, Until, Waiting};
 use super::uring::post_one_by_one;
 use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 
-/// The capacity of the overflow: more messages than a history ever leaves in the ring.
+/// The capacity of the overflow. A history leaves fewer messages than this number in the ring.
 const OVERFLOW: u32 = 60_000;
 
-/// A mistake that the comparison has to find.
+/// A deliberate mistake, which the comparison must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// Drops the messages that do not fit.
+    /// Messages that do not fit into the ring are dropped.
     OverflowIsLost,
     /// A batch arrives in reverse order.
     Disorder,
@@ -23,13 +23,13 @@ pub enum Flaw {
     FlagBit,
     /// The ring takes messages before it is enabled.
     TooEarly,
-    /// Returns EPERM instead of EBADFD.
+    /// An operation fails with EPERM instead of EBADFD.
     OtherError,
     /// A wait ends with the first message.
     WokenEarly,
 }
 
-/// Both ends. The receiver may have been dropped.
+/// A sender and a receiver. The receiver may have been dropped.
 #[derive(Default)]
 pub struct Ours {
     sender: Option<Sender>,
@@ -38,7 +38,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Returns a pair with a mistake.
+    /// Returns a pair that makes this mistake.
     pub fn flawed(flaw: Flaw) -> Ours {
         Ours {
             flaw: Some(flaw),

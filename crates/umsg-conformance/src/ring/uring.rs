@@ -9,21 +9,21 @@ use io_uring::{IoUring, opcode, types};
 
 use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 
-/// Submissions that fit at once: as many as a post has messages.
+/// The size of the submission queue. All messages of a post fit into it.
 const SUBMISSIONS: u32 = 64;
 
-/// Returns the reason why this process can't use io_uring on this machine. None if it can.
+/// Returns the reason why this process can't use io_uring on this machine. Returns `None` if it can.
 pub fn unavailable() -> Option<String> {
     let error = Uring::new(false).err()?;
     Some(format!("no io_uring here: {error}"))
 }
 
-/// Both ends; the receiver may be gone.
+/// A sender's ring and a receiver's ring. The receiver may have been dropped.
 #[derive(Default)]
 pub struct Uring {
     sender: Option<IoUring>,
     receiver: Option<IoUring>,
-    /// The receiver's descriptor, or an invalid one after the receiver was dropped.
+    /// The receiver's descriptor. After the receiver is dropped, it is an invalid descriptor.
     target: i32,
     enabled: bool,
 }
@@ -76,7 +76,7 @@ impl Pair for Uring {
         match ring.submitter().submit_with_args(count, &args) {
             Ok(_) => Answer::Waited(ring.completion().len() >= count),
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Answer::Waited(false),
-            // io_uring refuses to wait for messages that can't arrive before another call.
+            // For a disabled ring, io_uring refuses to wait: no message can arrive before the ring is enabled.
             Err(error) if !self.enabled && error.raw_os_error() == Some(libc::EBADFD) => {
                 Answer::Waited(false)
             }
@@ -113,7 +113,7 @@ impl Pair for Uring {
     }
 
     fn enable(&mut self) -> Option<()> {
-        // The call fails with EBADFD for an enabled ring.
+        // For a ring that is already enabled, the call fails with EBADFD.
         let _ = self.receiver.as_ref()?.submitter().register_enable_rings();
         self.enabled = true;
         Some(())
@@ -121,12 +121,12 @@ impl Pair for Uring {
 
     fn close(&mut self) {
         self.receiver = None;
-        // The descriptor's number may soon name another file.
+        // The kernel may soon use the old descriptor number for another file.
         self.target = -1;
     }
 }
 
-/// Posts with a pause before each message. Sets `posted` before the last one.
+/// Posts messages with a pause before each message. Sets `posted` before the last message.
 pub(super) fn post_one_by_one(
     messages: &[Completion],
     posted: &AtomicBool,
@@ -148,7 +148,7 @@ fn post(sender: &mut IoUring, target: i32, messages: &[Completion]) -> Answer {
             flags,
         } = *message;
         let entry = opcode::MsgRingData::new(target, res, user_data, Some(flags)).build();
-        // SAFETY: the message names no memory.
+        // SAFETY: the submission contains no pointer to memory.
         let pushed = unsafe { sender.submission().push(&entry) };
         assert!(
             pushed.is_ok(),
@@ -169,7 +169,7 @@ fn post(sender: &mut IoUring, target: i32, messages: &[Completion]) -> Answer {
     }
 }
 
-/// Takes up to this number of completions, including those that the kernel kept because of an overflow.
+/// Takes up to this number of completions, including completions that the kernel kept because of an overflow.
 fn take(ring: &mut IoUring, most: usize) -> Vec<Completion> {
     let mut taken = Vec::new();
     while taken.len() < most {

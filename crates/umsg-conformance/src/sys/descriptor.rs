@@ -1,4 +1,4 @@
-//! Descriptors: pipes and sockets, their data, their numbers.
+//! Operations on descriptors: pipes and sockets, their data, and their numbers.
 
 use super::check;
 use crate::errno::Errno;
@@ -18,7 +18,7 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok(owned(ends))
 }
 
-/// Makes a pair of connected sockets that keep records apart and are closed on exec.
+/// Makes a pair of connected sockets that are closed on exec. The sockets preserve the boundaries of records.
 ///
 /// # Errors
 /// The errors of `socketpair`.
@@ -30,7 +30,7 @@ pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok(owned(ends))
 }
 
-/// Passes a descriptor through a socket. Returns the second descriptor of the same file, which is closed on exec.
+/// Passes a descriptor through a socket. Returns the new descriptor of the same file, which is closed on exec.
 ///
 /// # Errors
 /// The errors of `socketpair`, `sendmsg` and `recvmsg`.
@@ -61,25 +61,25 @@ pub fn through_a_socket(fd: RawFd) -> Result<OwnedFd, Errno> {
     message.msg_controllen = size_of::<Control>();
     // SAFETY: `message` points to one byte and one control message with one descriptor, all alive during the call.
     check(unsafe { libc::sendmsg(from.as_raw_fd(), &message, 0) } as i32)?;
-    // SAFETY: the call writes to the same places.
+    // SAFETY: the call writes to the byte and the control message that `message` points to, all alive during the call.
     check(unsafe { libc::recvmsg(to.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) } as i32)?;
-    // SAFETY: the descriptor is new in this process, and nothing else owns it.
+    // SAFETY: the descriptor is new in this process, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(control.fd) })
 }
 
 fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
-    // SAFETY: the call above has just made the descriptor, and nothing else owns it.
+    // SAFETY: the call above has just made the descriptors, and they have no other owner.
     unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
 }
 
-/// Writes one record. Signals do not disturb it.
+/// Writes one record. The call is repeated if a signal interrupts it.
 ///
 /// # Errors
 /// The errors of `write`.
 pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     loop {
-        // SAFETY: the pointer and the length are those of a live slice. This makes the system call itself, so that no library sees the descriptors
-        // of the tests.
+        // SAFETY: the pointer and the length are those of a live slice. The code makes the system call directly, so that no preloaded library sees
+        // the descriptors of the tests.
         let written = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
         if written >= 0 {
             return Ok(());
@@ -91,7 +91,8 @@ pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads one record, or the available bytes if the descriptor keeps no records. Returns the length, or 0 at the end. Signals do not disturb the call.
+/// Reads one record, or the available bytes if the descriptor does not preserve records. Returns the length, or 0 at the end. The call is repeated if
+/// a signal interrupts it.
 ///
 /// # Errors
 /// The errors of `read`.
@@ -109,7 +110,7 @@ pub fn read_record(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Waits at most this long, and returns whether data are readable or the other end is closed.
+/// Waits at most this long. Returns whether data are readable or the other end is closed.
 pub fn readable(fd: RawFd, patience: Duration) -> bool {
     let mut poll = libc::pollfd {
         fd,
@@ -121,7 +122,7 @@ pub fn readable(fd: RawFd, patience: Duration) -> bool {
     unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
 }
 
-/// Returns a set for select of these descriptors, which are below FD_SETSIZE.
+/// Returns an `fd_set` with these descriptors, which are below FD_SETSIZE.
 pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
     // SAFETY: the structure consists of bits, for which zero is valid.
     let mut set: libc::fd_set = unsafe { std::mem::zeroed() };
@@ -145,7 +146,7 @@ pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
 /// # Errors
 /// The errors of `dup3`.
 pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
-    // SAFETY: the caller keeps nothing at that number.
+    // SAFETY: the caller has no descriptor at that number that it still uses.
     check(unsafe { libc::syscall(libc::SYS_dup3, fd.as_raw_fd(), number, 0) } as i32).map(drop)
 }
 
@@ -156,25 +157,25 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
 pub fn memory_file() -> Result<std::fs::File, Errno> {
     // SAFETY: the name ends with a NUL.
     let fd = check(unsafe { libc::memfd_create(c"umsg-conformance".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the call above has just made the descriptor, and nothing else owns it.
+    // SAFETY: the call above has just made the descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
-/// Takes the descriptor at this number, which is open, and which no other code owns.
+/// Takes ownership of the descriptor with this number. The descriptor is open, and has no other owner.
 pub fn take(number: RawFd) -> OwnedFd {
-    // SAFETY: the caller got the descriptor from the process that started this program, so nothing else owns it.
+    // SAFETY: the caller got the descriptor from the process that started this program, so it has no other owner.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
 /// Closes every descriptor in a range.
 ///
-/// A child calls this at its very start, when nothing uses the descriptors yet.
+/// A child calls this function at its start, when no code uses the descriptors yet.
 pub fn close_all(first: u32, last: u32) {
-    // SAFETY: see above.
+    // SAFETY: a child calls this function at its start, when no code uses the descriptors yet.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
-/// Forgets a descriptor that is known to be closed, or must stay open.
+/// Gives up ownership of a descriptor without closing it. The descriptor is already closed, or must stay open.
 pub fn forget(fd: OwnedFd) {
     std::mem::forget(fd);
 }

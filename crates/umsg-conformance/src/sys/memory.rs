@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// Makes memory that this process shares with the children that it forks. It is zero at first and never unmapped.
+/// Makes memory that this process shares with the children that it forks. The memory is zero at first, and is never unmapped.
 ///
 /// # Errors
 /// The errors of `mmap`.
@@ -13,7 +13,7 @@ pub fn shared_words(count: usize) -> Result<&'static [AtomicU32], Errno> {
     map_words(count, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
 }
 
-/// Maps the memory of a file that is long enough. It is never unmapped.
+/// Maps the memory of a file that is long enough. The memory stays mapped until a call of [`unmap_words`].
 ///
 /// # Errors
 /// The errors of `mmap`.
@@ -21,7 +21,7 @@ pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU3
     map_words(count, libc::MAP_SHARED, file.as_raw_fd())
 }
 
-/// Unmaps the words of a file, which nothing in this process uses any more.
+/// Unmaps the words of a file. No code in this process uses the words any more.
 pub fn unmap_words(words: &'static [AtomicU32]) {
     let start = words.as_ptr().cast_mut().cast();
     // SAFETY: `words_of` mapped the words with this length, and the caller has the last reference.
@@ -30,11 +30,12 @@ pub fn unmap_words(words: &'static [AtomicU32]) {
 
 fn map_words(count: usize, flags: i32, fd: RawFd) -> Result<&'static [AtomicU32], Errno> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice disturbs no other.
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs no other mapping.
     let start = unsafe { libc::mmap(ptr::null_mut(), count * 4, protection, flags, fd, 0) };
     if start == libc::MAP_FAILED {
         return Err(Errno::last());
     }
-    // SAFETY: the memory is anonymous or within the file, aligned to a page, never unmapped, and only used as atomics.
+    // SAFETY: the memory is anonymous or within the file, aligned to a page, and only used as atomics. Only `unmap_words` unmaps it, after the last
+    // use.
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), count) })
 }

@@ -1,4 +1,4 @@
-//! Processes: making, ending and waiting for them; threads of C.
+//! Creates, ends and awaits processes, and starts threads of C.
 
 use super::check;
 use crate::errno::Errno;
@@ -21,9 +21,9 @@ pub fn tid() -> Pid {
     unsafe { libc::gettid() }
 }
 
-/// The two processes after a fork.
+/// The result of a fork.
 pub enum Forked {
-    /// The caller is the parent; the child has this id.
+    /// The caller is the parent. The value is the child's process id.
     Parent(Pid),
     /// The caller is the child.
     Child,
@@ -41,20 +41,20 @@ pub fn fork() -> Result<Forked, Errno> {
     }
 }
 
-/// Ends this process at once, without running anything.
+/// Ends this process at once, without exit handlers.
 pub fn leave(status: i32) -> ! {
     // SAFETY: the call has no preconditions.
     unsafe { libc::_exit(status) }
 }
 
-/// `kill`. A process that no longer exists is no error.
+/// `kill`. If the process no longer exists, the call does nothing.
 pub fn kill(pid: Pid, signal: i32) {
     assert!(!(-1..=1).contains(&pid), "a signal to process {pid}");
     // SAFETY: the call has no preconditions.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Makes this process the leader of a new group.
+/// Makes this process the leader of a new process group.
 pub fn lead_group() {
     // SAFETY: the call has no preconditions.
     unsafe { libc::setpgid(0, 0) };
@@ -69,13 +69,13 @@ pub fn die_with_parent() {
 /// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The child returned this status.
+    /// The process returned this status.
     Exit(i32),
-    /// This signal killed it.
+    /// This signal killed the process.
     Signal(i32),
 }
 
-/// Waits for a child, up to a time.
+/// Waits for the end of a child, at most this long.
 pub fn wait(child: Pid, patience: Duration) -> Option<End> {
     let mut pause = Pause::new(patience);
     loop {
@@ -98,14 +98,14 @@ pub fn wait(child: Pid, patience: Duration) -> Option<End> {
     }
 }
 
-/// A wait with a limit: short pauses that get longer, until time is up.
+/// A wait with a time limit. Its pauses are short at first and get longer.
 pub struct Pause {
     until: Instant,
     next: Duration,
 }
 
 impl Pause {
-    /// Waits at most this long.
+    /// Begins a wait of at most this long.
     pub fn new(patience: Duration) -> Pause {
         Pause {
             until: Instant::now() + patience,
@@ -113,7 +113,7 @@ impl Pause {
         }
     }
 
-    /// Pauses. Returns false if time is up.
+    /// Pauses. Returns false if the time limit has passed.
     pub fn again(&mut self) -> bool {
         if Instant::now() >= self.until {
             return false;
@@ -124,7 +124,7 @@ impl Pause {
     }
 }
 
-/// Returns the state letter of a thread or process as `/proc` shows it; `None` when it is gone.
+/// Returns the state letter of a thread or process in `/proc`. Returns `None` if the thread or process no longer exists.
 pub fn state(id: Pid) -> Option<u8> {
     let text = std::fs::read(format!("/proc/{id}/stat")).ok()?;
     let after = text.iter().rposition(|&byte| byte == b')')?;
@@ -136,7 +136,7 @@ pub fn is_asleep(id: Pid) -> bool {
     state(id) == Some(b'S')
 }
 
-/// Returns whether a process has ended, reaped or not.
+/// Returns whether a process has ended. Its parent may or may not have waited for it.
 pub fn is_gone(pid: Pid) -> bool {
     match state(pid) {
         None | Some(b'X') => true,
@@ -153,7 +153,7 @@ fn threads(pid: Pid) -> Option<u32> {
     after.split_whitespace().nth(17)?.parse().ok()
 }
 
-/// Waits until a process has ended, reaped or not. Returns false if it has not.
+/// Waits until a process has ended, whether or not its parent has waited for it. Returns false if the process has not ended in time.
 pub fn wait_until_gone(pid: Pid, patience: Duration) -> bool {
     let mut pause = Pause::new(patience);
     while !is_gone(pid) {
@@ -164,7 +164,7 @@ pub fn wait_until_gone(pid: Pid, patience: Duration) -> bool {
     true
 }
 
-/// Starts a thread of C. Such a thread may be cancelled, because it owns no values that Rust has to drop.
+/// Starts a thread of C. The thread may be cancelled, because it owns no values that Rust has to drop.
 ///
 /// # Errors
 /// The errors of `pthread_create`.
@@ -177,10 +177,10 @@ pub unsafe fn start_thread(
     argument: *mut c_void,
 ) -> Result<(), Errno> {
     type Function = extern "C" fn(*mut c_void) -> *mut c_void;
-    // SAFETY: the two types differ only in whether an unwinding may pass through the function, and libc's own frames let it pass.
+    // SAFETY: the two types differ only in whether an unwinding may pass through the function. The frames of libc let an unwinding pass.
     let function = unsafe { std::mem::transmute::<*const (), Function>(function as *const ()) };
-    // SAFETY: the call gets a place for the thread, default attributes and a function of the right type. The caller promises that the target of the
-    // argument lives long enough.
+    // SAFETY: the call gets room for the thread's handle, default attributes and a function of the right type. The caller promises that the target of
+    // the argument lives long enough.
     match unsafe { libc::pthread_create(thread, ptr::null(), function, argument) } {
         0 => Ok(()),
         errno => Err(Errno(errno)),
