@@ -1,4 +1,4 @@
-//! The conformance cases against the C library: each function of `libumsg.so`, taken by `dlsym`.
+//! Runs the conformance cases against the C library. `dlsym` looks up each function of `libumsg.so`.
 
 use umsg_conformance::backend::Kind;
 use umsg_conformance::library;

@@ -1,4 +1,4 @@
-//! Random operations on the kernel and on umsg in lockstep; and the proof that a mistake would be found.
+//! Runs random operations on the kernel and on umsg in lockstep, and proves that the comparison finds mistakes.
 
 #[macro_use]
 mod comparing;

@@ -1,4 +1,4 @@
-//! The conformance cases against the drop-in: each C function of `libumsg_preload.so`, taken by `dlsym`.
+//! Runs the conformance cases against the drop-in. `dlsym` looks up each C function of `libumsg_preload.so`.
 
 use umsg_conformance::backend::Kind;
 use umsg_conformance::library;

@@ -1,6 +1,6 @@
 //! Processes that fork, run other programs, pass descriptors on and end, on the kernel and under the drop-in in lockstep.
 //!
-//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` the start of the random numbers.
+//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` the seed of the random numbers.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! Programs that others wrote, on the kernel's queues and, unchanged, with the drop-in preloaded.
+//! Runs existing programs of other authors on the kernel's queues and, unchanged, with the drop-in preloaded.
 //!
-//! Under the drop-in, a program may use no memory for queues of the kernel (RLIMIT_MSGQUEUE is 0). So a program that works uses umsg. If the program
-//! of a case is not installed, the case is skipped, and fails if `CI` is set. The programs are rt-tests, stress-ng and libevent-dev (Debian),
-//! posix_ipc (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it), a C compiler.
+//! Under the drop-in, a program may use no memory for queues of the kernel (RLIMIT_MSGQUEUE is 0), so a program that works uses umsg. If the program
+//! of a case is not installed, the case is skipped; with `CI` set, the case fails. The programs come from the Debian packages rt-tests, stress-ng and
+//! libevent-dev and the PyPI package posix_ipc (`UMSG_TEST_PYTHON` names a Python with this package). Other programs need a C compiler.
 
 mod support;
 
@@ -74,7 +74,7 @@ fn pmqtest_makes_its_rounds_with_several_threads() {
     pmqtest(&["-q", "-l", "500", "-i", "100", "-t", "2"], 2);
 }
 
-// With a time-out, pmqtest may end after a few rounds, also on the kernel.
+// With a time-out, pmqtest may end after a few rounds on both sides, so the test does not compare the rounds.
 #[test]
 fn pmqtest_sums_up_with_time_outs() {
     pmqtest(&["-q", "-D", "3", "-i", "100", "-T", "1"], 1);
@@ -97,14 +97,14 @@ fn nix_answers_alike() {
     assert_eq!(kernel.text, umsg.text);
 }
 
-/// Returns a program of `tests/programs`.
+/// Returns the path of a program in `tests/programs`.
 fn example(source: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")
         .join(source)
 }
 
-/// Compiles a program of `tests/programs`.
+/// Compiles a program in `tests/programs`.
 fn compile(source: &str, into: &Path, options: &[&str]) -> Option<PathBuf> {
     if on_the_path("cc").is_none() {
         missing("a C compiler");

@@ -1,8 +1,9 @@
-//! Programs that use System V queues, on the kernel's queues and, unchanged, with the drop-in preloaded.
+//! Runs programs that use System V queues on the kernel's queues and, unchanged, with the drop-in preloaded.
 //!
-//! Under the drop-in, the kernel has no room for a queue (kernel.msgmni is 0, in a private IPC namespace of the program). So a program that works
-//! uses umsg. If the program of a case is not installed, the case is skipped, and fails if `CI` is set. The programs are stress-ng, php-cli, perl,
-//! util-linux, fakeroot and squid (Debian), sysv_ipc (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it).
+//! Under the drop-in, the kernel has no room for a queue (kernel.msgmni is 0, in a private IPC namespace of the program), so a program that works
+//! uses umsg. If the program of a case is not installed, the case is skipped; with `CI` set, the case fails. The programs come from the Debian
+//! packages stress-ng, php-cli, perl, util-linux, fakeroot and squid and the PyPI package sysv_ipc (`UMSG_TEST_PYTHON` names a Python with this
+//! package).
 
 mod support;
 
@@ -16,7 +17,7 @@ use support::{
     Kernel, Ran, finish, missing, on_both, on_the_path, passed, python_with, source_of, stress_ng,
 };
 
-/// Returns a command of the system; `None` if it is not installed.
+/// Returns a command of the system. Returns `None` if the command is not installed.
 fn program(name: &str) -> Option<Command> {
     let path = on_the_path(name);
     if path.is_none() {
@@ -25,7 +26,7 @@ fn program(name: &str) -> Option<Command> {
     path.map(Command::new)
 }
 
-/// Returns a program of `tests/programs` with its interpreter.
+/// Returns the command that runs a script in `tests/programs`.
 fn script(interpreter: &str, name: &str) -> Option<Command> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let mut command = program(interpreter)?;

@@ -1,4 +1,4 @@
-//! Random operations on a pair of io_uring's rings and on a pair of umsg's rings; and the proof that a mistake would be found.
+//! Runs random operations on a pair of io_uring's rings and on a pair of umsg's rings, and proves that the comparison finds mistakes.
 
 use umsg_conformance::ring::{Flaw, Operation, Ours, Uring, compare, operations, unavailable};
 
@@ -6,7 +6,7 @@ use umsg_conformance::ring::{Flaw, Operation, Ours, Uring, compare, operations, 
 const OPERATIONS: usize = 3_000;
 const SEEDS: u64 = 3;
 
-/// Returns whether io_uring is available for the comparison. Prints a line if it is not.
+/// Returns whether io_uring is available for the comparison. Prints the reason if io_uring is unavailable.
 fn has_io_uring() -> bool {
     let why = unavailable();
     if let Some(why) = &why {

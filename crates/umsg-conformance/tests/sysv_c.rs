@@ -1,4 +1,4 @@
-//! The cases of System V queues against the C library: `umsg_msg*` of `libumsg.so`.
+//! Runs the System V cases against the C library: `umsg_msg*` of `libumsg.so`.
 
 use umsg_conformance::backend::Kind;
 use umsg_conformance::library;

@@ -1,5 +1,4 @@
-//! Random operations on the kernel's System V queues and on umsg's in lockstep; and the proof that a mistake would be
-//! found.
+//! Runs random operations on the kernel's and umsg's System V queues in lockstep, and proves that the comparison finds mistakes.
 
 #[macro_use]
 mod comparing;

@@ -1,4 +1,4 @@
-//! The cases of System V queues against the kernel: its behaviour is right by definition, and each case has to expect exactly that behaviour.
+//! Runs the System V cases against the kernel. The kernel's behaviour is right by definition, so each case must pass.
 
 use umsg_conformance::backend::Kind;
 

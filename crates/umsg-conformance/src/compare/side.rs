@@ -81,8 +81,8 @@ impl<F: Comparable> DerefMut for Side<'_, F> {
 }
 
 impl<'a, F: Comparable> Side<'a, F> {
-    /// Starts the first worker. `words` has a word for each worker, followed by the words that this family of calls needs. `patience` is the time
-    /// to wait for an answer that the other side has already given.
+    /// Starts the first worker. `words` has a word for each worker, followed by the words that this family of calls needs. `patience` is the longest
+    /// wait for an answer that the other side has already given.
     pub fn start(
         setup: &'a Setup<F>,
         steps: &[Step<F::Call>],

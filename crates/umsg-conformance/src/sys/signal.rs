@@ -4,7 +4,7 @@ use super::check;
 use crate::errno::Errno;
 use std::ptr;
 
-/// `sigaction`, or a process's replacement of it.
+/// The function `sigaction`, or a backend's replacement of it.
 pub type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
 
 /// Installs a handler.
@@ -25,8 +25,8 @@ pub fn handle_signal(
     check(unsafe { sigaction(signal, &action, ptr::null_mut()) }).map(drop)
 }
 
-/// Ignores a signal, or gives it its default action back.
+/// Makes this process ignore a signal, or restores the signal's default action.
 pub fn set_disposition(signal: i32, disposition: libc::sighandler_t) {
-    // SAFETY: SIG_IGN or SIG_DFL.
+    // SAFETY: the disposition is SIG_IGN or SIG_DFL.
     unsafe { libc::signal(signal, disposition) };
 }

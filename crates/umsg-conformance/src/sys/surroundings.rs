@@ -1,4 +1,4 @@
-//! The surroundings of a process: environment, namespaces, limits, priorities, the time.
+//! The environment of a process: variables, namespaces, limits, priorities, and the time.
 
 use super::check;
 use crate::errno::Errno;
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Sets an environment variable of this process for C code.
+/// Sets an environment variable of this process. C code sees the change, too.
 pub fn set_environment(name: &str, value: &Path) {
     let name = CString::new(name).expect("no NUL");
     let value = CString::new(value.as_os_str().as_bytes()).expect("no NUL");
@@ -16,34 +16,34 @@ pub fn set_environment(name: &str, value: &Path) {
     unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
 }
 
-/// Moves this process into a private IPC namespace. Its queues end with the namespace. Returns `None` without permission.
+/// Moves this process into a private IPC namespace. The queues in it are removed with the namespace. Returns `None` without permission.
 pub fn enter_private_ipc_namespace() -> Option<()> {
-    // SAFETY: the call changes which IPC objects this process sees, nothing else.
+    // SAFETY: the call only changes which IPC objects this process sees.
     (unsafe { libc::unshare(libc::CLONE_NEWIPC) } == 0).then_some(())
 }
 
-/// Moves this process into the namespace behind a descriptor of `/proc/PID/ns/ipc`.
+/// Moves this process into an IPC namespace, given by a descriptor of `/proc/PID/ns/ipc`.
 ///
 /// # Errors
 /// The errors of `setns`.
 pub fn enter_ipc_namespace(namespace: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: the call changes which IPC objects this process sees, nothing else.
+    // SAFETY: the call only changes which IPC objects this process sees.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWIPC) }).map(drop)
 }
 
-/// Gives up CAP_SYS_RESOURCE, with which the kernel's limits on queues would not hold.
+/// Gives up the capability CAP_SYS_RESOURCE: with it, the process could exceed the kernel's limits on queues.
 pub fn give_up_raised_limits() {
     const CAP_SYS_RESOURCE: u32 = 24;
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
-    // Effective, permitted and inheritable capabilities, the lower 32 and then the upper 32.
+    // The effective, permitted and inheritable capabilities: three words with the lower 32 bits, and then three with the upper 32 bits.
     let mut sets = [[0_u32; 3]; 2];
     // SAFETY: the call gets a header for this thread and two sets, as its version 3 requires.
     unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
     for set in &mut sets[0] {
         *set &= !(1 << CAP_SYS_RESOURCE);
     }
-    // SAFETY: as above.
+    // SAFETY: the call gets a header for this thread and two sets, as its version 3 requires.
     unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
 }
 
@@ -87,7 +87,7 @@ pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }
 
-/// Limits the memory that this user's message queues in the kernel may take, for calls of this process (RLIMIT_MSGQUEUE).
+/// Limits the kernel's memory for the message queues of this user, in calls of this process (RLIMIT_MSGQUEUE).
 ///
 /// # Errors
 /// The errors of `setrlimit`.
@@ -100,7 +100,7 @@ pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_MSGQUEUE, &limit) }).map(drop)
 }
 
-/// Limits the number of System V queues in this process's IPC namespace. May be called between fork and exec.
+/// Limits the number of System V queues in this process's IPC namespace. The function may be called between fork and exec.
 ///
 /// # Errors
 /// The errors of `open` and `write`.
@@ -116,12 +116,12 @@ pub fn limit_kernel_system_v_queues(count: u8) -> io::Result<()> {
     io::Write::write_all(&mut file, &digits)
 }
 
-/// Makes a time. The numbers need not be valid.
+/// Makes a time from these numbers, which may be invalid.
 pub const fn time(tv_sec: i64, tv_nsec: i64) -> libc::timespec {
     libc::timespec { tv_sec, tv_nsec }
 }
 
-/// Returns a point of the wall clock, `milliseconds` from now (or before now).
+/// Returns the time of the wall clock in `milliseconds`. If the number is negative, the time has passed.
 pub fn from_now(milliseconds: i64) -> libc::timespec {
     let mut now = time(0, 0);
     // SAFETY: the call writes the time to a local.

@@ -1,4 +1,4 @@
-//! The user that a process acts as.
+//! The user under which a process runs.
 
 use super::check;
 use crate::errno::Errno;
@@ -9,25 +9,25 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Another user for a child to become.
+/// Another user, under which a child can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct User {
-    /// Its user id.
+    /// The user id.
     pub uid: u32,
-    /// Its group.
+    /// The primary group.
     pub gid: u32,
-    /// A supplementary group.
+    /// A supplementary group, if the user has one.
     pub supplementary: Option<u32>,
 }
 
 impl User {
     /// The user nobody, with only the permissions of the class "others".
     pub const NOBODY: User = User::of(65534, 65534, None);
-    /// Another unprivileged user, of another group.
+    /// Another unprivileged user with another group.
     pub const SOMEBODY: User = User::of(65533, 65533, None);
-    /// Unprivileged, but of root's group.
+    /// An unprivileged user whose primary group is root's group.
     pub const OF_ROOTS_GROUP: User = User::of(65532, 0, None);
-    /// Unprivileged, with root's group as a supplementary one.
+    /// An unprivileged user with root's group as a supplementary group.
     pub const WITH_ROOTS_GROUP: User = User::of(65531, 65531, Some(0));
 
     const fn of(uid: u32, gid: u32, supplementary: Option<u32>) -> User {
@@ -38,7 +38,7 @@ impl User {
         }
     }
 
-    /// Makes this process a process of this user, for good. Needs root.
+    /// Makes this process run permanently as this user. Needs root.
     ///
     /// # Errors
     /// The errors of `setgroups`, `setresgid` and `setresuid`.
@@ -53,7 +53,7 @@ impl User {
         Ok(())
     }
 
-    /// Makes this user and its group the effective ones of this process. The real and the saved ids stay as they are.
+    /// Makes this user and its group the effective user and group of this process. The real and the saved ids stay unchanged.
     ///
     /// # Errors
     /// The errors of `setresgid` and `setresuid`.
@@ -67,7 +67,7 @@ impl User {
     }
 }
 
-/// The functions by which a process becomes another user's, of any provider.
+/// The functions by which a process changes its user: libc's functions or their replacements.
 #[allow(missing_docs)]
 #[derive(Clone, Copy)]
 pub struct Credentials {
@@ -85,7 +85,7 @@ impl Credentials {
     };
 }
 
-/// Returns the user and group that this process acts as.
+/// Returns the effective user and group of this process.
 pub fn user() -> User {
     // SAFETY: the call has no preconditions.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };

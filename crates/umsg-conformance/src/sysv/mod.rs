@@ -1,10 +1,10 @@
 //! System V queues: the backends that answer their calls, the cases, and the comparison with the kernel.
 //!
-//! This module is built like that for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
+//! This module has the same structure as the code for POSIX queues, and uses the same [`runner`](crate::runner) and [`compare`](crate::compare).
 //!
-//! The kernel's queues belong to an IPC namespace, not to a process. If permitted, each case and each history has a private namespace. Its queues end
-//! with the namespace, and its totals include no other process's queues. Without permission, the case or history removes its queues itself, and skips
-//! the questions that need a private namespace.
+//! The kernel's queues belong to an IPC namespace, not to a process. If permitted, each case and each history has a private namespace. The kernel
+//! removes the queues with the namespace, and the totals include no queues of other processes. Without permission, the case or history removes its
+//! queues itself, and skips the questions that need a private namespace.
 
 pub mod backend;
 pub mod cases;
@@ -45,7 +45,7 @@ impl Family for SystemV {
 
     fn remove_from_kernel(notice: &[u8]) {
         if let Ok(id) = notice.try_into().map(i32::from_le_bytes) {
-            // A missing queue is no failure.
+            // The case may have removed the queue already, so an error is ignored.
             let _ = Called::kernel().remove(id);
         }
     }

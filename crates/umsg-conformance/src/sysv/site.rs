@@ -1,7 +1,7 @@
-//! The environment of a case: a backend, unique keys, and children and users for its actions.
+//! The environment of a case: a backend, unique keys, and the children and users that make the calls.
 //!
-//! A call that the backend can't express ends the case as skipped; every other answer comes back as `Result<_, Errno>`. Calls without
-//! "wait" in their names have `IPC_NOWAIT`, so that a case never hangs by mistake.
+//! If the backend can't express a call, the case ends as skipped. Every other answer is returned as `Result<_, Errno>`. Calls without "wait" in their
+//! names use `IPC_NOWAIT`, so that a case never hangs by mistake.
 
 use std::fmt;
 use std::ops::Deref;
@@ -17,22 +17,22 @@ use crate::runner;
 use crate::stage::Stage;
 use crate::sys;
 
-/// The length of a buffer for every message, in bytes: the kernel's default for the maximum length of a message.
+/// The length of a buffer with room for every message: the kernel's default for the maximum length of a message.
 pub const LONGEST: usize = 8192;
 
-/// The maximum number of bytes in a new queue: the kernel's default.
+/// The maximum number of bytes in a new queue, by the kernel's default.
 pub const CAPACITY: u64 = 16384;
 
-/// A message as it was received.
+/// A received message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its type.
+    /// The type of the message.
     pub mtype: i64,
-    /// Its bytes.
+    /// The text of the message.
     pub text: Vec<u8>,
 }
 
-/// Returns the message that is expected.
+/// Returns a message with this type and text, for comparison with a received message.
 pub fn message(mtype: i64, text: impl AsRef<[u8]>) -> Message {
     Message {
         mtype,
@@ -58,7 +58,7 @@ impl Carried for Message {
     }
 }
 
-/// The surroundings of a case.
+/// The environment of a case.
 pub struct Site {
     stage: Stage<dyn Backend>,
     alone: bool,
@@ -74,7 +74,7 @@ impl Deref for Site {
 }
 
 impl Site {
-    /// Creates a site with this backend; `alone` is true if no other process's queues are visible.
+    /// Creates a site with this backend. `alone` is true if the namespace contains no queues of processes outside the case.
     pub fn new(backend: Box<dyn Backend>, alone: bool) -> Site {
         Site {
             stage: Stage { backend },
@@ -83,35 +83,35 @@ impl Site {
         }
     }
 
-    /// Skips the case if the queues of other processes, which come and go, are visible.
+    /// Skips the case if the namespace contains queues of other processes.
     pub fn need_to_be_alone(&self) {
         if !self.alone {
             self.skip("only root can have an IPC namespace of its own");
         }
     }
 
-    /// Skips the case if the backend's calls are no cancellation points.
+    /// Skips the case if a thread can't be cancelled in the backend's calls.
     pub fn need_cancellation_points(&self) {
         if self.backend.label() == "C library" {
             self.skip("its calls are no cancellation points");
         }
     }
 
-    /// Skips the case if a process can't map a queue that grants it no access.
+    /// Skips the case if a process can't see the counts of a queue to which it has no access.
     pub fn need_sight_of_closed_queues(&self) {
         if self.backend.is_library() {
             self.skip("a process can't map a queue that grants it no access, and sees no counts of the queue");
         }
     }
 
-    /// Skips the case if a bad address that is not null would end the process. This holds for a library, which accesses the memory itself.
+    /// Skips the case if a bad address would end the process. A library accesses the memory itself, so an address without memory causes a signal.
     pub fn need_checked_memory(&self) {
         if self.backend.is_library() {
             self.skip("only the kernel can tell that there is no memory at an address");
         }
     }
 
-    /// Returns the C functions themselves.
+    /// Returns the C functions. Skips the case if the backend has none.
     pub fn functions(&self) -> &Functions {
         match self.backend.functions() {
             Ok(functions) => functions,
@@ -125,7 +125,7 @@ impl Site {
         0x4d00_0000 | (sys::pid() & 0xffff) << 8 | (number as i32 & 0xff)
     }
 
-    /// `msgget`. The queue is removed when the case has ended.
+    /// `msgget`. The queue is removed at the end of the case.
     pub fn get(&self, key: i32, flags: i32) -> Result<Queue<'_>, Errno> {
         let id = self.ask(self.backend.get(key, flags))?;
         if !self.alone {
@@ -145,7 +145,7 @@ impl Site {
         self.queue_of_mode(0o600)
     }
 
-    /// Creates a private queue for this number of bytes.
+    /// Creates a private queue with room for this number of bytes.
     pub fn queue_for(&self, max_bytes: u64) -> Queue<'_> {
         let queue = self.queue();
         queue.limit(max_bytes);
@@ -159,7 +159,7 @@ impl Site {
         (key, queue.expect("a new queue"))
     }
 
-    /// Returns the queue of this identifier, or none.
+    /// Returns the queue of this identifier. The identifier may be invalid.
     pub fn at(&self, id: Id) -> Queue<'_> {
         Queue { site: self, id }
     }
@@ -189,7 +189,7 @@ impl Site {
     }
 }
 
-/// A queue by its identifier.
+/// A queue, given by its identifier.
 #[derive(Clone, Copy)]
 pub struct Queue<'a> {
     site: &'a Site,
@@ -202,7 +202,7 @@ impl fmt::Debug for Queue<'_> {
     }
 }
 
-/// A queue keeps its identifier.
+/// Two values are equal if they have the same identifier.
 impl PartialEq for Queue<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -234,7 +234,7 @@ impl Queue<'_> {
         self.ask(|backend| backend.send(self.id, mtype, text.as_ref(), flags))
     }
 
-    /// `msgrcv` that does not wait, into a buffer for every message.
+    /// `msgrcv` that does not wait, into a buffer with room for every message.
     pub fn receive(self, mtype: i64) -> Result<Message, Errno> {
         self.receive_with(LONGEST, mtype, IPC_NOWAIT)
     }
@@ -252,12 +252,12 @@ impl Queue<'_> {
         Ok(message(got, &text[..length]))
     }
 
-    /// Returns the message at this place, which stays: `msgrcv` with `MSG_COPY`.
+    /// Returns a copy of the message at this position, by `msgrcv` with `MSG_COPY`. The message stays in the queue.
     pub fn copy(self, at: i64) -> Result<Message, Errno> {
         self.receive_with(LONGEST, at, MSG_COPY | IPC_NOWAIT)
     }
 
-    /// Receives every message, in the order of type 0.
+    /// Receives all messages, from the first to the last.
     pub fn drain(self) -> Vec<Message> {
         std::iter::from_fn(|| match self.receive(0) {
             Ok(message) => Some(message),

@@ -1,6 +1,6 @@
 //! The common part of the tests of the comparison.
 //!
-//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` the start of the random numbers.
+//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` the seed of the random numbers.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// One comparison runs at a time: the kernel's memory for queues does not suffice for several.
+/// At most one comparison runs at a time, because the kernel's memory for queues does not suffice for several.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn run<F: Comparable>(backend: Kind<F>, operations: u64, seed: u64) -> Result<Summary, Failure> {
@@ -31,8 +31,8 @@ fn run<F: Comparable>(backend: Kind<F>, operations: u64, seed: u64) -> Result<Su
     })
 }
 
-/// Makes the tests that compare a family of calls on umsg's queues with the kernel's: through the library, the C library, the drop-in, and
-/// in preloaded processes; and the kernel with itself.
+/// Makes the tests of a family of calls. Each test compares the kernel's queues with umsg's queues: in the library, the C library, the drop-in, or
+/// preloaded processes. The last test compares the kernel with itself.
 macro_rules! comparisons {
     ($family:ty, $native:ident, $c:ident, $dropin:ident, $preloaded:ident, $kernel:ident,) => {
         #[test]
@@ -63,13 +63,13 @@ macro_rules! comparisons {
     };
 }
 
-/// Compares as many operations as `UMSG_COMPARE_OPS` says.
+/// Compares umsg with the kernel. `UMSG_COMPARE_OPS` sets the number of operations.
 #[track_caller]
 pub fn compare<F: Comparable>(backend: Kind<F>) {
     expect_no_difference(backend, number("UMSG_COMPARE_OPS", 8_000));
 }
 
-/// Returns the drop-in.
+/// Returns the path of the drop-in.
 pub fn dropin() -> PathBuf {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     library.to_path_buf()

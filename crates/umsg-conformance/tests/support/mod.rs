@@ -1,4 +1,4 @@
-//! Runs programs that others wrote, on the kernel's queues and with the drop-in preloaded.
+//! Runs existing programs of other authors on the kernel's queues and with the drop-in preloaded.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use umsg_conformance::runner::{namespace_directory, say};
 use umsg_conformance::sys::{self, Pause};
 pub use umsg_testkit::run::{on_the_path, skip as missing};
 
-/// The time that a program may take before it counts as hung.
+/// The longest run of a program. After this time, the test treats the program as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The output of a program, and whether it succeeded.
+/// The output of a program, and whether the program succeeded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {
     pub success: bool,
@@ -31,7 +31,8 @@ pub enum Kernel {
     Barred,
 }
 
-/// Makes the kernel refuse POSIX queues to this process, and System V queues in a private namespace, if permitted. Uses system calls only.
+/// Makes the kernel refuse POSIX queues to this process, and System V queues in a private namespace, if permitted. The function makes only system
+/// calls, so it may run between fork and exec.
 fn bar_kernel_queues(is_private: bool) -> io::Result<()> {
     if is_private {
         let _ = sys::limit_kernel_system_v_queues(0);
@@ -39,8 +40,8 @@ fn bar_kernel_queues(is_private: bool) -> io::Result<()> {
     Ok(sys::limit_kernel_queues(0)?)
 }
 
-/// Runs a program to its end, in a private IPC namespace if permitted, and in a separate group that is killed if it hangs. Both of its
-/// outputs are combined.
+/// Runs a program to its end, in a private IPC namespace if permitted. The program has its own process group, which is killed if the program hangs.
+/// The result combines its standard output and its standard error.
 pub fn finish(mut command: Command, kernel: Kernel) -> Ran {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("output");
@@ -51,7 +52,7 @@ pub fn finish(mut command: Command, kernel: Kernel) -> Ran {
         .stdout(output)
         .stderr(errors)
         .process_group(0);
-    // SAFETY: system calls only.
+    // SAFETY: between fork and exec, the function makes only system calls.
     unsafe {
         command.pre_exec(move || {
             let is_private = sys::enter_private_ipc_namespace().is_some();
@@ -91,7 +92,7 @@ pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     let kernel = finish(command(), Kernel::Open);
     let directory = namespace_directory();
-    // The namespace is made first, as by `umsg run`, because a program may start as another user than root.
+    // `umsg run` also makes the namespace first, because a program may start under another user than root.
     umsg::Namespace::at(directory.path()).expect("a namespace");
     let mut preloaded = command();
     preloaded
@@ -120,7 +121,7 @@ fn queues_in(namespace: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns a Python that has a module, and the version that it has.
+/// Returns a Python interpreter that has a module, and the version of the module.
 pub fn python_with(module: &str) -> Option<(PathBuf, String)> {
     let candidates = [std::env::var_os("UMSG_TEST_PYTHON"), Some("python3".into())];
     for candidate in candidates.into_iter().flatten() {
@@ -138,8 +139,8 @@ pub fn python_with(module: &str) -> Option<(PathBuf, String)> {
     None
 }
 
-/// Returns the source of a package of PyPI with its tests: the directory that `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE` names, or a source
-/// that pip fetches.
+/// Returns the source of a PyPI package with its tests. The directory is the value of `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE`, or pip
+/// downloads the source.
 pub fn source_of(package: &str, python: &Path, version: &str) -> Option<PathBuf> {
     let variable = format!("UMSG_{}_SOURCE", package.to_uppercase());
     if let Some(source) = std::env::var_os(variable) {
@@ -177,7 +178,7 @@ pub fn source_of(package: &str, python: &Path, version: &str) -> Option<PathBuf>
     Some(source)
 }
 
-/// Returns the tests that Python's unittest reports as ok.
+/// Returns the names of the tests that Python's unittest reports as ok.
 pub fn passed(ran: &Ran) -> Vec<&str> {
     let mut passed: Vec<&str> = ran
         .text
@@ -189,7 +190,7 @@ pub fn passed(ran: &Ran) -> Vec<&str> {
     passed
 }
 
-/// Runs one of stress-ng's stressors on both sides. Fails if it reports a fault or does not complete its rounds.
+/// Runs one of stress-ng's stressors on both sides. Fails if the stressor reports a fault or does not complete its rounds.
 pub fn stress_ng(stressor: &str, further: &[&str]) {
     let Some(program) = on_the_path("stress-ng") else {
         return missing("stress-ng");
@@ -203,7 +204,7 @@ pub fn stress_ng(stressor: &str, further: &[&str]) {
         command
     });
     for ran in [kernel, umsg] {
-        // stress-ng: info:  [1234] msg   20000   0.07 ...
+        // An example of the line: `stress-ng: info:  [1234] msg   20000   0.07 ...`
         let made = ran.text.lines().find_map(|line| {
             let mut words = line.split_whitespace().skip_while(|word| *word != stressor);
             words.nth(1)?.parse::<u64>().ok()

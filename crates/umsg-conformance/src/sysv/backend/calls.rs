@@ -18,15 +18,15 @@ use crate::sys::{self, Credentials, User};
 
 macro_rules! functions {
     ($($name:ident: $signature:ty,)* / $($other:ident: $others_signature:ty,)*) => {
-        /// The C functions of any provider.
+        /// The C functions that a backend calls.
         #[allow(missing_docs)]
         #[derive(Clone, Copy)]
         pub struct Functions {
             $(pub $name: $signature,)*
             $(pub $other: $others_signature,)*
-            /// Informs the library of the process's new user, if it needs this.
+            /// Informs the library of the process's new user, if the library needs the information.
             pub forget_caller: Option<unsafe extern "C" fn() -> c_int>,
-            /// Defers a signal, if each handler has to do this.
+            /// Defers a signal, if the library requires that each handler calls this function.
             defer: Option<Defer>,
         }
 
@@ -55,7 +55,7 @@ macro_rules! functions {
                     },)*
                     $($other: {
                         let symbol = library.symbol(concat!(stringify!($other), "\0"))?;
-                        // SAFETY: as above.
+                        // SAFETY: the library's function of this name has this C declaration, and the library is never unloaded.
                         unsafe { mem::transmute::<*mut c_void, $others_signature>(symbol) }
                     },)*
                     forget_caller: None,
@@ -63,7 +63,7 @@ macro_rules! functions {
                 })
             }
 
-            /// Returns the functions of the C library under its own names. The functions for signals and threads are those of libc.
+            /// Returns the functions `umsg_msg*` of the C library. The functions for signals and threads are those of libc.
             ///
             /// # Errors
             /// The loader's message.
@@ -74,15 +74,15 @@ macro_rules! functions {
                 Ok(Functions {
                     $($name: {
                         let symbol = library.symbol(concat!("umsg_", stringify!($name), "\0"))?;
-                        // SAFETY: as above.
+                        // SAFETY: the library's function of this name has this C declaration, and the library is never unloaded.
                         unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
                     },)*
                     $($other: libc::$other,)*
-                    // SAFETY: as above.
+                    // SAFETY: the library's function of this name has this C declaration, and the library is never unloaded.
                     forget_caller: Some(unsafe {
                         mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(forget_caller)
                     }),
-                    // SAFETY: as above.
+                    // SAFETY: the library's function of this name has this C declaration, and the library is never unloaded.
                     defer: Some(unsafe { mem::transmute::<*mut c_void, Defer>(defer) }),
                 })
             }
@@ -108,19 +108,19 @@ functions! {
 pub enum Place {
     /// A null pointer.
     Null,
-    /// An address without memory.
+    /// An address at which no memory is mapped.
     Nowhere,
-    /// The last eight bytes of a mapping. They have room for the type of a message and for no text.
+    /// The last eight bytes of a mapping: room for the type of a message, without room for a text.
     TypeOnly,
-    /// Eight mapped pages.
+    /// Mapped memory with room for every message and structure.
     Good,
 }
 
-/// The length of a page in [`Place`]: a multiple of the page size of each system.
+/// The length of each half of the mapping for a [`Place`]. The length is a multiple of every system's page size.
 const PAGE: usize = 65536;
 
 impl Place {
-    /// Returns the address of a function.
+    /// Returns an address of this kind.
     fn address(self) -> *mut c_void {
         match self {
             Place::Null => ptr::null_mut(),
@@ -128,19 +128,19 @@ impl Place {
             Place::TypeOnly | Place::Good => {
                 let protection = libc::PROT_READ | libc::PROT_WRITE;
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                // SAFETY: a new mapping at an address that the kernel chooses disturbs no other mapping. It stays until the end of the process,
-                // which runs only this case.
+                // SAFETY: a new mapping at an address that the kernel chooses disturbs no other mapping. The mapping stays until the end of the
+                // process, which runs only this case.
                 let start =
                     unsafe { libc::mmap(ptr::null_mut(), 2 * PAGE, protection, flags, -1, 0) };
                 assert_ne!(start, libc::MAP_FAILED, "memory");
                 if self == Place::Good {
                     return start;
                 }
-                // SAFETY: no reference leads to this part, the second half of the mapping above.
+                // SAFETY: the range is the second half of the mapping above, and no reference leads to it.
                 unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_NONE) };
                 // SAFETY: the address lies within the first half.
                 let last = unsafe { start.byte_add(PAGE - size_of::<c_long>()) };
-                // SAFETY: the eight bytes lie in the first half, are aligned, and are used by nothing else.
+                // SAFETY: the eight bytes lie in the first half, are aligned, and have no other user.
                 unsafe { last.cast::<c_long>().write(1) };
                 last
             }
@@ -149,7 +149,7 @@ impl Place {
 }
 
 impl Functions {
-    /// Returns the calls by which a process changes its user.
+    /// Returns the functions by which a process changes its user.
     fn credentials(&self) -> Credentials {
         Credentials {
             setgroups: self.setgroups,
@@ -166,10 +166,10 @@ impl Functions {
     }
 }
 
-// The calls below pass bad addresses, or sizes that no message has: the cases test the answers. A backend that is a library gets only the
-// calls that it promises to answer.
+// The calls below pass bad addresses, or sizes that exceed every message: the cases test the answers. If a backend is a library, the cases make only
+// calls for which the library defines the answer.
 impl Functions {
-    /// `msgsnd` of this many bytes at this address; the type there is 1.
+    /// `msgsnd` of this many bytes at this address. The message has the type 1.
     pub fn send_at(&self, id: Id, place: Place, size: usize, flags: i32) -> Answer<()> {
         let address = place.address();
         if place == Place::Good {
@@ -180,7 +180,7 @@ impl Functions {
         nothing(unsafe { (self.msgsnd)(id, address, size, flags) })
     }
 
-    /// `msgrcv` of this number of bytes to this place.
+    /// `msgrcv` of this many bytes to this place.
     pub fn receive_at(
         &self,
         id: Id,
@@ -196,23 +196,23 @@ impl Functions {
 
     /// `msgctl` with a structure at this place.
     pub fn control_at(&self, id: Id, command: i32, place: Place) -> Answer<i32> {
-        // SAFETY: see the comment on this impl; a good place is long enough for either structure.
+        // SAFETY: see the comment on this impl. If the place is good, it is long enough for the structure of every command.
         answer(unsafe { (self.msgctl)(id, command, place.address().cast()) })
     }
 }
 
-/// A message buffer: the type and then the text, aligned as C has it.
+/// A message buffer: the type, followed by the text. It is aligned as in C.
 struct Buffer(Vec<u64>);
 
 impl Buffer {
-    /// Returns room for a text of this number of bytes.
+    /// Creates a message with this type and room for a text of this length.
     fn new(mtype: i64, length: usize) -> Buffer {
         let mut words = vec![0; 1 + length.div_ceil(8)];
         words[0] = mtype as u64;
         Buffer(words)
     }
 
-    /// Returns a message.
+    /// Creates a message with this type and text.
     fn of(mtype: i64, text: &[u8]) -> Buffer {
         let mut buffer = Buffer::new(mtype, text.len());
         buffer.text()[..text.len()].copy_from_slice(text);
@@ -221,7 +221,7 @@ impl Buffer {
 
     fn text(&mut self) -> &mut [u8] {
         let words = &mut self.0[1..];
-        // SAFETY: the words are initialised, so their bytes are, too; a word has eight bytes.
+        // SAFETY: the words are initialised, and so are their bytes. A word has eight bytes.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
     }
 }
@@ -230,7 +230,7 @@ impl Buffer {
 pub struct Called {
     label: &'static str,
     functions: Functions,
-    /// The namespace of the backend's queues, unless they are the kernel's.
+    /// The namespace of the backend's queues. The kernel's backend has none.
     namespace: Option<Namespace>,
 }
 
@@ -256,7 +256,7 @@ impl Called {
         })
     }
 
-    /// Returns the functions that this program is linked to, in a process that was started with the drop-in preloaded.
+    /// Returns the functions that this program is linked to. The process was started with the drop-in preloaded, so they are the drop-in's functions.
     ///
     /// # Errors
     /// The reason why the directory is no namespace.
@@ -268,7 +268,7 @@ impl Called {
         })
     }
 
-    /// Returns the functions of the C library of this directory. Its queues are in `directory`.
+    /// Returns the functions of the C library at this path. Its queues are in `directory`.
     ///
     /// # Errors
     /// The loader's message, or the reason why the directory is no namespace.
@@ -319,8 +319,8 @@ impl Basics for Called {
     }
 }
 
-// Each call below passes the arguments that its C declaration requires: live buffers and their lengths, structures of the right type.
-// Identifiers may be any number: the cases test that they are checked.
+// Each call below passes the arguments that its C declaration requires: live buffers and their lengths, structures of the right type. An identifier
+// may have any value: the cases test that the library checks identifiers.
 impl Backend for Called {
     fn get(&self, key: i32, flags: i32) -> Answer<Id> {
         // SAFETY: see the comment on this impl.
@@ -368,7 +368,7 @@ impl Backend for Called {
     }
 
     fn remove(&self, id: Id) -> Answer<()> {
-        // SAFETY: see the comment on this impl; no structure is asked for.
+        // SAFETY: see the comment on this impl. The command takes no structure.
         nothing(unsafe { (self.functions.msgctl)(id, libc::IPC_RMID, ptr::null_mut()) })
     }
 

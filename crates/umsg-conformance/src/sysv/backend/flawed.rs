@@ -1,10 +1,10 @@
-//! The kernel with one deliberate mistake, which the comparison has to find.
+//! The kernel with one deliberate mistake. The comparison must find the mistake.
 
 use super::{Answer, Backend, Called, Change, Functions, Id, Info, MSG_COPY, Status};
 use crate::backend::{self, Basics, Failure};
 use crate::errno::Errno;
 
-/// A mistake.
+/// A deliberate mistake of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// The identifier is checked before the type.
@@ -13,11 +13,11 @@ pub enum Flaw {
     ExclusiveIgnored,
     /// `MSG_EXCEPT` is ignored.
     ExceptIgnored,
-    /// A negative type selects the first message of a type up to its absolute value, not a message of the lowest type.
+    /// A receive with a negative type takes the first message whose type is low enough, instead of a message of the lowest type.
     LowestIsFirst,
-    /// A message that is too long for the buffer is lost with E2BIG.
+    /// A message that is too long for the buffer is lost, and the receive fails with E2BIG.
     TooLongIsLost,
-    /// `MSG_COPY` takes the message.
+    /// `MSG_COPY` removes the message from the queue.
     CopyTakes,
     /// The last bit of long messages is inverted.
     BitTurned,
@@ -35,7 +35,7 @@ pub enum Flaw {
     GroupForgotten,
     /// `MSG_STAT` checks no permission.
     IndexReadableByAll,
-    /// The total of messages leaves out one.
+    /// The total number of messages is too low by one.
     TotalTooLow,
     /// A call with the stale identifier of a removed queue fails with `EIDRM`.
     StaleIsRemoved,
@@ -62,7 +62,8 @@ impl Flaw {
         Flaw::StaleIsRemoved,
     ];
 
-    /// Returns whether the mistake only shows with several users or with private queues, for which the process must be root.
+    /// Returns whether the mistake has an effect only in histories with several users or with a private namespace, for which the process must be
+    /// root.
     pub fn needs_root(self) -> bool {
         matches!(
             self,
@@ -75,7 +76,7 @@ impl Flaw {
 pub type Flawed = backend::Flawed<Called, Flaw>;
 
 impl Flawed {
-    /// Returns the type of the first message that a negative type selects.
+    /// Returns the type of the first message whose type is at most `most`.
     fn first_up_to(&self, id: Id, most: i64) -> Option<i64> {
         let flags = MSG_COPY | libc::IPC_NOWAIT | libc::MSG_NOERROR;
         let mut text = vec![0; 8192];
@@ -85,7 +86,7 @@ impl Flawed {
             .find(|&mtype| mtype <= most)
     }
 
-    /// Returns the type and the flags with which the mistake is made.
+    /// Returns the type and the flags of a receive, changed by the mistake.
     fn wanted(&self, id: Id, mtype: i64, flags: i32) -> (i64, i32) {
         let mut flags = flags;
         if self.has(Flaw::ExceptIgnored) && flags & MSG_COPY == 0 {
@@ -101,7 +102,7 @@ impl Flawed {
         (mtype, flags)
     }
 
-    /// Returns the result of inspecting a queue.
+    /// Returns the result of inspecting a queue, changed by the mistake.
     fn seen(&self, (returned, mut status): (i32, Status)) -> (i32, Status) {
         if self.has(Flaw::CountTooHigh) && status.messages > 2 {
             status.bytes += 1;
@@ -115,7 +116,7 @@ impl Flawed {
         (returned, status)
     }
 
-    /// Returns an answer with the error of a stale identifier, which a removal reports to waiters.
+    /// Makes an answer for a stale identifier fail with EIDRM, the error of waiters whose queue is removed.
     fn stale<T>(&self, answer: Answer<T>) -> Answer<T> {
         match answer {
             Err(Failure::Errno(Errno::EINVAL)) if self.has(Flaw::StaleIsRemoved) => {

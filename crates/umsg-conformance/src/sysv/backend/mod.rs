@@ -1,4 +1,4 @@
-//! The compared interface: one trait at the level of the C calls, and its implementations.
+//! The interface that the backends share: one trait at the level of the C calls, and its implementations.
 
 mod calls;
 mod flawed;
@@ -18,10 +18,10 @@ use crate::sys::Pid;
 /// The identifier of a queue.
 pub type Id = i32;
 
-/// The bits of an identifier that are the index. The other bits are a sequence number.
+/// The number of possible indexes. An identifier is a sequence number times this constant, plus the index.
 pub const INDICES: i32 = 32768;
 
-/// `MSG_COPY`: the type is a position, and the message stays.
+/// `MSG_COPY`: copies the message at a position, which replaces the type. The message stays in the queue.
 pub const MSG_COPY: i32 = 0o40000;
 
 /// `IPC_INFO`: the limits.
@@ -59,9 +59,9 @@ pub struct Status {
     pub messages: u64,
     /// `msg_qbytes`: the maximum number of queued bytes.
     pub max_bytes: u64,
-    /// `msg_lspid`: the process that sent last; 0 before the first send.
+    /// `msg_lspid`: the process of the last send; 0 before the first send.
     pub last_sender: Pid,
-    /// `msg_lrpid`: the process that received last; 0 before the first receive.
+    /// `msg_lrpid`: the process of the last receive; 0 before the first receive.
     pub last_receiver: Pid,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Change {
 }
 
 impl Status {
-    /// Returns the change that changes nothing.
+    /// Returns a change that sets all fields to their present values.
     pub fn unchanged(&self) -> Change {
         Change {
             uid: self.uid,
@@ -108,7 +108,7 @@ impl Status {
 /// The fields of `struct msginfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
-    /// `msgpool`: for `MSG_INFO` the number of queues.
+    /// `msgpool`. For `MSG_INFO`, it is the number of queues.
     pub pool: i32,
     /// `msgmap`. For `MSG_INFO`, it is the number of messages in all queues.
     pub map: i32,
@@ -120,7 +120,7 @@ pub struct Info {
     pub mni: i32,
     /// `msgssz`.
     pub ssz: i32,
-    /// `msgtql`: for `MSG_INFO` the number of bytes in the messages.
+    /// `msgtql`. For `MSG_INFO`, it is the number of bytes in the messages.
     pub tql: i32,
     /// `msgseg`.
     pub seg: i32,
@@ -132,7 +132,7 @@ pub trait Backend: Basics {
     /// `msgget`.
     ///
     /// # Errors
-    /// The errors of `msgget`. Each method below has the errors of its call.
+    /// The errors of `msgget`. The errors of each following method are those of its call.
     fn get(&self, key: i32, flags: i32) -> Answer<Id>;
 
     /// `msgsnd`.
@@ -153,25 +153,25 @@ pub trait Backend: Basics {
     /// `msgctl` with `IPC_INFO` or `MSG_INFO`. Returns the return value and the structure.
     fn info(&self, command: i32) -> Answer<(i32, Info)>;
 
-    /// Returns whether the backend is a library in the process, which accesses memory itself and maps queues with the rights of
-    /// its process. Then a user without access to a queue sees no counts of it, and a bad address causes a signal instead of EFAULT.
+    /// Returns whether the backend is a library in the process. A library accesses memory itself, so a bad address causes a signal instead of EFAULT.
+    /// A library maps queues with the rights of its process, so a user without access to a queue can't see the queue's counts.
     fn is_library(&self) -> bool {
         false
     }
 
-    /// Returns the C functions themselves, for sizes and places that no slice has.
+    /// Returns the C functions, for calls with sizes and addresses that a slice can't have.
     fn functions(&self) -> Answer<&Functions> {
         Err(Failure::Unsupported(
             "it has slices, not sizes and pointers",
         ))
     }
 
-    /// Sets the maximum number of queues, if the backend can do so for this process or namespace alone.
+    /// Sets the maximum number of queues. Fails if the backend has no such limit for this process or namespace alone.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         Err(Failure::Unsupported("its limits can't be set for one test"))
     }
 
-    /// Chooses the identifier of the next queue, as `msg_next_id` of the kernel does, if the backend can do so for this process or namespace
+    /// Chooses the identifier of the next queue, like `msg_next_id` of the kernel. Fails if the backend can't choose it for this process or namespace
     /// alone.
     fn want_id(&self, id: u32) -> Answer<()> {
         Err(Failure::Unsupported("its identifiers can't be chosen"))

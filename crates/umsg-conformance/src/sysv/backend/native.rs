@@ -20,7 +20,7 @@ impl Native {
     /// Makes a backend whose queues are in `directory`.
     ///
     /// # Errors
-    /// The reason why the directory is no namespace, or can't be made like the kernel's.
+    /// The reason why the directory is no namespace, or why its limits can't be set.
     pub fn new(directory: &Path) -> Result<Native, String> {
         Ok(Native {
             namespace: like_the_kernel(directory)?,
@@ -28,7 +28,7 @@ impl Native {
     }
 }
 
-/// Returns a namespace in which a process needs privilege for larger queues, as in the kernel.
+/// Returns a namespace in which a process needs privilege to enlarge a queue beyond the default, as in the kernel.
 pub(super) fn like_the_kernel(directory: &Path) -> Result<Namespace, String> {
     let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
     let most = namespace.limits().map_err(|error| error.to_string())?;
@@ -41,7 +41,7 @@ pub(super) fn like_the_kernel(directory: &Path) -> Result<Namespace, String> {
     Ok(namespace)
 }
 
-/// Returns the answer of a function that fails with an errno.
+/// Converts the result of a function that fails with an errno.
 fn answer<T>(result: Result<T, i32>) -> Answer<T> {
     result.map_err(|errno| Failure::Errno(Errno(errno)))
 }
@@ -96,7 +96,7 @@ impl Backend for Native {
             uid: Some(change.uid),
             gid: Some(change.gid),
             mode: Some(change.mode),
-            // Converts the value as the calls with a C structure do.
+            // The conversion is the same as in the calls with a C structure.
             qbytes: Some(raw::qbytes(change.max_bytes)),
         };
         answer(raw::msgctl_set(id, &change))

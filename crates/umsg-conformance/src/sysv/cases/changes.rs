@@ -71,7 +71,7 @@ fn the_creator_stays(site: &Site) {
 fn the_time_of_the_change_is_noted(site: &Site) {
     let queue = site.queue();
     let made = status(queue).changed;
-    // The times have a resolution of one second.
+    // The times have a resolution of one second, so the test waits longer than one second.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     assert_eq!(queue.send(1, "x"), Ok(()));
     assert_eq!(status(queue).changed, made);

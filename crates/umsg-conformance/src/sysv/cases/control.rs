@@ -1,4 +1,4 @@
-//! `msgctl` for inspecting and removing: every field, by identifier and by index.
+//! `msgctl` inspects and removes queues: every field, by identifier and by index.
 
 use libc::{IPC_NOWAIT, IPC_STAT, MSG_STAT};
 
@@ -31,7 +31,7 @@ fn status(queue: Queue) -> Status {
     queue.status().expect("its status")
 }
 
-/// Returns whether a time is now, with a tolerance for slow machines.
+/// Returns whether a time is close to the present time. The tolerance allows for slow machines.
 fn is_now(time: i64) -> bool {
     let now = sys::from_now(0).tv_sec;
     (now - 60..=now + 1).contains(&time)

@@ -1,4 +1,4 @@
-//! `MSG_COPY`: copies a message by its position, and leaves it in the queue.
+//! `MSG_COPY` copies the message at a position, and leaves the message in the queue.
 
 use libc::{IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
 
@@ -129,7 +129,7 @@ fn a_copy_needs_an_identifier(site: &Site) {
 }
 
 fn wrong_flags_come_before_a_wrong_identifier(site: &Site) {
-    // Both errors have the same errno. The test shows only that no call waits.
+    // Both mistakes have the same errno, so the test shows only that the calls fail without waiting.
     let queue = site.queue();
     assert_eq!(queue.receive_with(1, 0, MSG_COPY), Err(Errno::EINVAL));
     let flags = MSG_COPY | MSG_EXCEPT;

@@ -1,4 +1,4 @@
-//! The error that a call returns if several apply.
+//! The error that a call returns if several errors apply.
 
 use libc::{IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, MSG_NOERROR, MSG_STAT};
 
@@ -84,7 +84,7 @@ fn a_send_of_a_type_below_one_is_einval(site: &Site) {
     assert_eq!(queue.counts(), (0, 0));
 }
 
-/// Sizes that no message can have.
+/// Sizes that are too large for every message.
 const WRONG: [usize; 4] = [usize::MAX, 1 << 63, usize::MAX - 8191, LONGEST + 1];
 
 fn a_send_of_a_negative_size_is_einval(site: &Site) {
@@ -140,11 +140,11 @@ fn a_send_of_a_text_that_is_not_there_is_efault(site: &Site) {
     assert_eq!(send(queue.id(), 0), Ok(()));
     assert_eq!(queue.drain(), [message(1, "")]);
     assert_eq!(queue.remove(), Ok(()));
-    // Only a negative identifier is checked earlier.
+    // The kernel reads the text before it searches for the queue. Of all invalid identifiers, only a negative one fails earlier.
     assert_eq!(send(queue.id(), 8), Err(Errno::EFAULT));
 }
 
-/// Receives the first of two messages to an address that can't take it. Checks that this message is lost and the second one stays.
+/// Receives the first of two messages to a bad address. Checks that the first message is lost and the second message stays.
 fn receive_in_vain(site: &Site, place: Place) {
     site.need_checked_memory();
     let functions = site.functions();

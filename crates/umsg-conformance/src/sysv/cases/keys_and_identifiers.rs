@@ -160,7 +160,7 @@ fn the_sequence_number_grows_when_the_indices_begin_again(site: &Site) {
         assert_eq!(queue.id(), at / 64 * INDICES + at % 64);
         assert_eq!(queue.remove(), Ok(()));
     }
-    // The index of an existing queue is skipped.
+    // A new queue never gets the index of an existing queue.
     let kept: Vec<_> = (0..10).map(|_| site.queue()).collect();
     let first = kept[0].id() % INDICES;
     for _ in 0..100 {
@@ -258,7 +258,7 @@ fn the_next_queue_has_the_wanted_identifier(site: &Site) {
         site.get(key, 0).expect("the queue").drain(),
         [message(1, "kept")]
     );
-    // The choice holds for one queue. Then the usual identifiers continue.
+    // The choice applies to one queue. The next queue gets the usual next identifier.
     assert_eq!(site.queue().id(), first.id() + 1);
 }
 

@@ -1,6 +1,6 @@
-//! The cases of System V queues: one subject a file, one sentence a case.
+//! The cases of System V queues. Each file covers one subject, and the name of each case is a sentence.
 //!
-//! Each case is a function of a [`Site`](crate::sysv::site::Site) that panics if the behaviour is not as its name says.
+//! Each case is a function of a [`Site`](crate::sysv::site::Site) that panics if the behaviour differs from the case's name.
 
 /// Does the same as [`subject!`], for the calls of System V queues.
 macro_rules! subject_of_sysv {

@@ -1,4 +1,4 @@
-//! Permissions: mode bits by class, and the rights beyond them.
+//! Permissions: the mode bits of each class, and the rights of the owner, the creator and root.
 
 use libc::{IPC_CREAT, IPC_EXCL, MSG_STAT};
 
@@ -34,7 +34,7 @@ subject_of_sysv! { $ permissions, permissions_cases:
     a_process_that_changes_its_user_is_checked_again
 }
 
-/// Returns the permissions of a user on a queue with two messages: send, receive, query.
+/// Returns the errors of a user's send, receive and query on a queue with two messages.
 fn rights(site: &Site, user: User, queue: Queue) -> [Option<Errno>; 3] {
     site.need_root();
     for at in 0..2 {
@@ -93,7 +93,7 @@ fn a_supplementary_group_counts(site: &Site) {
     expect_rights_of_the_group(site, User::WITH_ROOTS_GROUP);
 }
 
-/// Creates a queue of this mode that belongs to an ordinary user, made by root.
+/// Creates a queue of this mode as root, and gives it to an ordinary user.
 fn given_to(site: &Site, user: User, mode: u32) -> Queue<'_> {
     site.need_root();
     let queue = site.queue();
@@ -196,7 +196,7 @@ fn bits_of_any_class_are_asked_for_in_ones_own(site: &Site) {
     let allowed = |flags| site.as_user(User::NOBODY, || site.get(key, flags).is_ok());
     assert!(allowed(0o400) && allowed(0o040) && allowed(0o444));
     assert!(!allowed(0o200) && !allowed(0o020) && !allowed(0o600));
-    // No process has the permission to execute a queue.
+    // Queues have no execute permission, so a request for it fails.
     assert!(!allowed(0o100) && !allowed(0o010) && !allowed(0o001));
 }
 
@@ -233,7 +233,7 @@ fn looking_needs_read_permission(site: &Site) {
     assert!(refused);
 }
 
-/// Returns whether a stranger sees the counts of a queue of this mode.
+/// Returns whether `MSG_STAT_ANY` shows a queue of this mode completely to a stranger.
 fn stranger_sees(site: &Site, mode: i32) -> bool {
     site.need_root();
     let queue = site.queue_of_mode(mode);

@@ -1,4 +1,4 @@
-//! Room: by bytes, by messages, and the sender that gets it.
+//! Room in a queue: limits on bytes and messages, and the order in which waiting senders get room.
 
 use crate::errno::Errno;
 use crate::sysv::site::{CAPACITY, LONGEST, Queue, Site, message};
@@ -35,7 +35,7 @@ fn a_new_queue_has_room_for_msgmnb_bytes(site: &Site) {
     assert_eq!(queue.send(1, vec![1; LONGEST]), Ok(()));
     assert_eq!(queue.send(1, vec![2; LONGEST]), Ok(()));
     assert_eq!(queue.send(1, "x"), Err(Errno::EAGAIN));
-    // All bytes of the queue are taken, but not all places for messages.
+    // The queue is full of bytes, but still has room for an empty message.
     assert_eq!(queue.send(1, ""), Ok(()));
     assert_eq!(queue.counts(), (3, CAPACITY));
 }
@@ -236,7 +236,7 @@ fn a_waiting_senders_message_goes_to_a_receiver_that_waits_for_its_type(site: &S
     let queue = site.queue_for(4);
     assert_eq!(queue.send(1, "1234"), Ok(()));
     let sender = site.blocked(|| queue.send_waiting(5, "five"));
-    // No receiver sees a message that has no room yet.
+    // The message is not in the queue: the sender still waits for room.
     assert_eq!(queue.receive(5), Err(Errno::ENOMSG));
     let receiver = site.blocked(|| queue.receive_waiting(5));
     receiver.expect_still_blocked();
@@ -246,7 +246,7 @@ fn a_waiting_senders_message_goes_to_a_receiver_that_waits_for_its_type(site: &S
     assert_eq!(queue.counts(), (0, 0));
 }
 
-/// Receives this number of messages, and returns their types in order.
+/// Receives this number of messages, and returns their types in ascending order.
 fn types(queue: Queue, count: usize) -> Vec<i64> {
     let mut types: Vec<i64> = (0..count)
         .map(|_| queue.receive_waiting(0).expect("a message").mtype)

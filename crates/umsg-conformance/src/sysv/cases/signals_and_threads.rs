@@ -34,7 +34,7 @@ subject_of_sysv! { $ signals_and_threads, signals_and_threads_cases:
 
 extern "C" fn nothing(_: i32) {}
 
-/// Starts a child that waits for a message, with a handler for SIGUSR1.
+/// Starts a child that has a handler for SIGUSR1 and waits for a message.
 fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Message, Errno>> {
     site.blocked(move || {
         let handles = site.backend().handle_signal(SIGUSR1, nothing, flags);
@@ -43,7 +43,7 @@ fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Me
     })
 }
 
-/// Starts a child that waits for room, with a handler for SIGUSR1. Also returns the full queue.
+/// Starts a child that has a handler for SIGUSR1 and waits for room. Also returns the full queue.
 fn sender<'a>(site: &'a Site, flags: i32) -> (Queue<'a>, Child<'a, Result<(), Errno>>) {
     let queue = site.queue_for(4);
     assert_eq!(queue.send(1, "1234"), Ok(()));
@@ -137,12 +137,12 @@ fn stop_and_continue_do_not_disturb_a_sender(site: &Site) {
     assert_eq!(queue.drain(), [message(2, "abcd")]);
 }
 
-/// The queue to which the handler below sends, and the backend.
+/// The queue to which `send_from_handler` sends, and the site that it uses.
 static ANSWERS: AtomicI32 = AtomicI32::new(-1);
 static SITE: AtomicPtr<Site> = AtomicPtr::new(ptr::null_mut());
 
 extern "C" fn send_from_handler(_: i32) {
-    // SAFETY: the case below sets the address before it installs this handler, and the site lives until the process ends.
+    // SAFETY: the case sets the address before it installs this handler, and the site lives until the process ends.
     let site = unsafe { &*SITE.load(Ordering::Relaxed) };
     let queue = site.at(ANSWERS.load(Ordering::Relaxed));
     let _ = queue.send(77, "handled");
@@ -201,7 +201,7 @@ fn a_thread_that_takes_a_message_is_named_by_its_process(site: &Site) {
     assert_eq!(status.last_receiver, sys::pid());
 }
 
-// The sender records the receiver's id. In the kernel, that is the id of the waiting thread.
+// In the kernel, the sender records the id of the waiting thread as the last receiver.
 fn a_thread_that_is_handed_a_message_is_named_itself(site: &Site) {
     let queue = site.queue();
     let tid = AtomicU32::new(0);
@@ -219,7 +219,7 @@ fn a_thread_that_is_handed_a_message_is_named_itself(site: &Site) {
     assert_ne!(status.last_receiver, sys::pid());
 }
 
-/// The work of a thread that will be cancelled.
+/// The parameters of a thread that will be cancelled.
 struct Doomed {
     functions: Functions,
     id: i32,
@@ -228,9 +228,9 @@ struct Doomed {
     may_begin: AtomicU32,
 }
 
-/// Nothing in this function needs to be dropped: the cancellation unwinds through it, or leaves it by a jump.
+/// The function has no values that Rust has to drop: the cancellation unwinds through the function, or leaves it by a jump.
 extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the address is that of a Doomed that outlives this thread.
+    // SAFETY: the address is that of a `Doomed` that outlives this thread.
     let doomed = unsafe { &*argument.cast::<Doomed>() };
     doomed.tid.store(sys::tid() as u32, Ordering::Release);
     while doomed.may_begin.load(Ordering::Acquire) == 0 {
@@ -238,7 +238,7 @@ extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
     }
     let mut message = [1_i64, 0];
     let place = ptr::from_mut(&mut message).cast();
-    // SAFETY: the message has eight bytes.
+    // SAFETY: the buffer has room for the type and a text of eight bytes.
     unsafe {
         if doomed.sends {
             (doomed.functions.msgsnd)(doomed.id, place, 8, 0);
@@ -249,7 +249,7 @@ extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Lets a thread make a call, and cancels the thread before the call or while the thread waits. Returns whether the thread was cancelled.
+/// Starts a thread that makes a call. Cancels the thread before the call or while the thread waits. Returns whether the thread was cancelled.
 fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
     site.need_cancellation_points();
     let doomed_thread = Doomed {
@@ -274,9 +274,9 @@ fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
     assert_eq!(cancelled, 0);
     doomed_thread.may_begin.store(1, Ordering::Release);
     let mut outcome = ptr::null_mut();
-    // SAFETY: as above.
+    // SAFETY: the thread has not been joined, and the call writes the outcome to a local.
     assert_eq!(unsafe { libc::pthread_join(thread, &mut outcome) }, 0);
-    // PTHREAD_CANCELED
+    // The value is PTHREAD_CANCELED.
     outcome.addr() == usize::MAX
 }
 

@@ -37,7 +37,7 @@ fn ipc_info_says_the_limits(site: &Site) {
     assert_eq!(site.info(IPC_INFO), Ok((0, limits)));
 }
 
-/// Returns the numbers of queues, messages and bytes.
+/// Returns the total numbers of queues, messages and bytes.
 fn totals(site: &Site) -> (i32, i32, i32) {
     let (_, info) = site.info(MSG_INFO).expect("totals");
     (info.pool, info.map, info.tql)
@@ -119,7 +119,7 @@ fn a_message_handed_over_is_not_counted(site: &Site) {
     assert_eq!(totals(site), (1, 0, 0));
 }
 
-/// Returns whether a stranger sees the right totals while a queue has this mode.
+/// Returns whether a stranger sees the right totals. The only queue has this mode and one message.
 fn asked_by_a_stranger(site: &Site, mode: i32) -> Result<bool, Errno> {
     site.need_to_be_alone();
     assert_eq!(site.queue_of_mode(mode).send(1, "four"), Ok(()));

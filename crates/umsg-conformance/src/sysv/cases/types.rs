@@ -1,4 +1,4 @@
-//! The message that a receive takes for each kind of wish: any type, one type, the lowest up to a type, all except a type.
+//! The message that a receive takes: a message of any type, of one type, of the lowest type up to a limit, or of all types except one.
 
 use libc::{IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
 
@@ -24,7 +24,7 @@ subject_of_sysv! { $ types, types_cases:
     negative_types_sort_many_types
 }
 
-/// Creates a queue that holds messages of these types, each with its place as its text.
+/// Creates a queue with messages of these types. The text of each message is its position.
 fn queue_of<'a>(site: &'a Site, types: &[i64]) -> Queue<'a> {
     let queue = site.queue();
     for (at, &mtype) in types.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Waiting receivers: which one gets which message, and the ends of a wait.
+//! Waiting receivers: the receiver that gets a message, and the events that end a wait.
 
 use libc::{MSG_EXCEPT, MSG_NOERROR};
 
@@ -311,7 +311,7 @@ fn full_queue_for_all(site: &Site) -> Queue<'_> {
     queue
 }
 
-// A change wakes a sender only if there is room for its message then.
+// `IPC_SET` wakes a waiting sender only if the change makes room for its message, so the sender notices its lost permission later.
 fn a_sender_that_loses_the_permission_learns_of_it_when_there_is_room(site: &Site) {
     let queue = full_queue_for_all(site);
     let stranger = site.blocked_as(User::NOBODY, || queue.send_waiting(2, "x"));

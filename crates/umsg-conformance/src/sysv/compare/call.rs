@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 use crate::compare;
 use crate::sysv::backend::{Change, IPC_INFO, MSG_COPY, MSG_STAT_ANY};
 
-/// The number of identifiers that the workers of a side remember together.
+/// The number of entries in which the workers of a side remember identifiers. All workers share the entries.
 pub const SLOTS: usize = 6;
 
-/// A queue, or none.
+/// The identifier, or the index, that a call gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
-    /// The identifier in a slot. It stays there after a removal, for calls with a stale identifier.
+    /// The identifier in a slot. After a removal, the slot keeps the stale identifier, so that later calls use a stale identifier.
     Slot(usize),
-    /// The index of the queue, which `MSG_STAT` takes.
+    /// The index of the queue in a slot, for `MSG_STAT`.
     IndexOf(usize),
-    /// The identifier in a slot with the next sequence number.
+    /// The identifier in a slot, with the next sequence number.
     NextSequence(usize),
-    /// This number.
+    /// This value.
     Number(i32),
 }
 
 /// A size, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
-    /// This number of bytes, in a buffer of that size.
+    /// This number of bytes, in a buffer of that length.
     Of(usize),
-    /// This number of bytes, which exceeds every buffer.
+    /// This size, which is larger than every buffer.
     Wrong(i64),
 }
 
-/// The processes that inspect queues to which they have no permission.
+/// The processes that inspect queues to which their user has no access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// All processes.
@@ -46,7 +46,7 @@ pub enum Whose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Call {
-    /// None stands for `IPC_PRIVATE`.
+    /// The key `None` means `IPC_PRIVATE`.
     Get {
         slot: usize,
         key: Option<usize>,
@@ -88,7 +88,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Returns the queue on which the call works.
+    /// Returns the queue that the call uses.
     pub fn target(self) -> Option<Target> {
         match self {
             Call::Get { .. } | Call::Info { .. } => None,
@@ -110,7 +110,7 @@ impl compare::Call for Call {
         }
     }
 
-    // IPC_SET may take away the permission to send, but does not wake a sender that waits for room. Only a restarted call notices the change.
+    // `IPC_SET` may remove the permission to send, but does not wake a sender that waits for room. Only a restarted call notices the change.
     fn changes_the_waiting(self) -> bool {
         matches!(self, Call::Set { .. })
     }

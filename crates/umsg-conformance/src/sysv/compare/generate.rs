@@ -1,4 +1,4 @@
-//! Random histories: their steps, and the questions that the kernel can't answer.
+//! Random histories: their steps, and the steps that the kernel's limits exclude.
 
 use libc::{
     IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_STAT, MSG_EXCEPT, MSG_INFO, MSG_NOERROR, MSG_STAT,
@@ -14,20 +14,20 @@ type Step = compare::Step<Call>;
 /// The number of keys.
 pub const KEYS: usize = 3;
 
-/// The limits of the questions that the kernel can answer.
+/// The abilities of the two sides. They limit the steps of histories.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// True if a history can have processes of several users.
     pub users: bool,
-    /// True if no other process's queues can be seen.
+    /// True if the namespace contains no queues of processes outside the history.
     pub alone: bool,
-    /// True if users without access see a queue's counts.
+    /// True if users without access to a queue can see the queue's counts.
     pub strangers: bool,
-    /// True if sizes that no slice can have are possible.
+    /// True if a call can have a size that exceeds every slice.
     pub pointers: bool,
 }
 
-/// The character of a history: its frequent operations.
+/// The character of a history: how often each kind of operation occurs.
 #[derive(Debug, Clone, Copy)]
 struct Character {
     slots: u64,
@@ -121,7 +121,7 @@ impl Histories<Call> for Generator {
 }
 
 impl Generator {
-    /// Returns the first steps: queues are created, and other processes begin.
+    /// Returns the first steps of a history. The first worker creates queues, and then forks workers.
     fn beginning(&mut self) -> Vec<Step> {
         let mut operations = vec![Operation::Umask { mask: 0o777 }];
         for slot in 0..self.character.slots as usize {
@@ -173,7 +173,7 @@ impl Generator {
     }
 
     fn slot(&mut self) -> usize {
-        // The first slot has a queue from the start.
+        // Slot 0 has a queue from the start.
         if self.random.percent(40) {
             return 0;
         }
@@ -198,7 +198,7 @@ impl Generator {
         }
     }
 
-    /// Returns a call that sends or receives.
+    /// Returns a random call that sends or receives.
     fn traffic(&mut self) -> Call {
         if self.random.below(10) < self.sends {
             self.send()
@@ -219,7 +219,7 @@ impl Generator {
             2..10 => Size::Of(0),
             _ => Size::Of(self.random.below(self.character.longest + 1) as usize),
         };
-        // The flags of a receive have no meaning in a send.
+        // A send ignores the flags of a receive.
         let mut flags = self.blocks();
         if self.random.percent(3) {
             flags |= self.random.pick(&[MSG_NOERROR, MSG_EXCEPT, MSG_COPY]);
@@ -264,7 +264,7 @@ impl Generator {
         }
     }
 
-    /// Returns the type that a receive asks for.
+    /// Returns the type argument of a receive.
     fn wanted(&mut self) -> i64 {
         let one = 1 + self.random.below(self.character.types) as i64;
         match self.random.below(20) {
@@ -277,7 +277,7 @@ impl Generator {
         }
     }
 
-    /// Returns a size that no buffer has.
+    /// Returns a size that is too large for every message.
     fn wrong(&mut self) -> Size {
         if self.bounds.pointers {
             Size::Wrong(self.random.pick(&[-1, i64::MIN, -4096]))
@@ -322,7 +322,7 @@ impl Generator {
         }
     }
 
-    /// Returns one of the other calls: inspecting queues and changing them.
+    /// Returns a random call that inspects or changes a queue.
     fn control(&mut self) -> Call {
         let target = self.target();
         match self.random.below(30) {
@@ -337,7 +337,8 @@ impl Generator {
         }
     }
 
-    /// Returns a query by index: its queue can only be predicted if no other queues exist.
+    /// Returns a query by index. Without a private namespace, the index may belong to another process's queue, so the result is a query by
+    /// identifier.
     fn look(&mut self, target: Target) -> Call {
         if !self.bounds.alone {
             self.unasked += 1;
@@ -351,7 +352,7 @@ impl Generator {
         look(target, MSG_STAT_ANY, self.whose())
     }
 
-    /// Returns the user whose view of all queues can be compared.
+    /// Returns the processes whose view of all queues is the same on both sides.
     fn whose(&self) -> Whose {
         if self.bounds.strangers {
             Whose::Everybodys

@@ -1,4 +1,4 @@
-//! Makes the calls of System V queues.
+//! The part of a worker that makes the calls of System V queues.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,22 +12,22 @@ use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
 /// The maximum number of identifiers, and of processes, in a history.
 const MOST: usize = 1000;
 
-/// The number of words that the workers of a side share. The words hold the identifiers in the slots, each plus one; lists of all identifiers and
-/// processes of the history; and the owner of the queue of each identifier.
+/// The number of words that the workers of a side share. The first words are the identifiers in the slots, each plus one. Then follow lists of all
+/// identifiers and processes of the history, and three users for each identifier (see [`Person`]).
 pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 
-/// The known owner of a queue.
+/// The role of a user for a queue.
 #[derive(Clone, Copy)]
 enum Person {
     /// The user that created the queue.
     Maker = 0,
     /// The user that `IPC_SET` has named.
     Owner = 1,
-    /// The owner of the queue's file, if it has a file: the maker, until root names another owner.
+    /// The owner of the queue's file, for backends with files. At first, it is the creator, until root names another owner.
     OfFile = 2,
 }
 
-/// Returns the identifier of a target.
+/// Returns the identifier or index that a target means.
 pub fn identifier(target: Target, words: &[AtomicU32]) -> Id {
     let in_slot = |slot: usize| words[slot].load(Ordering::Acquire) as i32 - 1;
     match target {
@@ -38,7 +38,7 @@ pub fn identifier(target: Target, words: &[AtomicU32]) -> Id {
     }
 }
 
-/// Returns every identifier that there was.
+/// Returns every identifier of the history.
 pub fn identifiers(words: &[AtomicU32]) -> impl Iterator<Item = Id> {
     let list = &words[SLOTS..];
     let count = list[0].load(Ordering::Acquire) as usize;
@@ -135,13 +135,13 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// Returns the word for the user with this role for a queue; `at` is the position of the queue in the list of identifiers.
+    /// Returns the word with the user that has this role for a queue. `at` is the position of the queue in the list of identifiers.
     fn person(&self, at: usize, person: Person) -> &'static AtomicU32 {
         let persons = &self.words[SLOTS + 2 * (1 + MOST)..];
         &persons[person as usize * (1 + MOST) + at]
     }
 
-    /// Returns whether the caller may change the queue in the kernel but not in a directory, because the queue's file belongs to another user.
+    /// Returns whether only the kernel would let the caller change the queue: in umsg, the queue's file belongs to another user.
     fn needs_the_file(&self, id: Id) -> bool {
         let Some(at) = find(self.known(), id as u32).filter(|_| !sys::is_root()) else {
             return false;
@@ -221,7 +221,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// Returns the contents of a status without times, with numbers that are equal on both sides.
+    /// Returns the contents of a status without the times. The key and the processes are replaced by numbers that are equal on both sides.
     fn fields(&self, status: &Status) -> [i64; 12] {
         let key = self.names.keys.iter().position(|&key| key == status.key);
         let key = match (key, status.key) {
@@ -248,7 +248,8 @@ impl<'a> Hand<'a> {
         ]
     }
 
-    /// Returns the number of the process, counted from 1; 0 if the id is 0, and -1 for a process outside of the history.
+    /// Returns the number of a process in the history, counted from 1. The process id 0 gives 0, and the id of a process outside the history gives
+    /// -1.
     fn process(&self, pid: Pid) -> i64 {
         match pid {
             0 => 0,

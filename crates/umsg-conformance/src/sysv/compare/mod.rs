@@ -1,16 +1,16 @@
 //! The comparison of System V queues.
 //!
-//! Each history has a new namespace, so the identifiers and the totals have to be the same on both sides. If the kernel gives no new namespace,
-//! identifiers and process ids are numbered in the order in which they first occur, and histories do not ask for totals.
+//! Each history has a new namespace, so the identifiers and the totals have to be the same on both sides. Without permission for a new namespace of
+//! the kernel, the comparison numbers identifiers and process ids in the order in which they first occur, and histories omit the totals.
 //!
-//! Two things differ by design, because queues are files: a user without any access to a queue can't map its memory, and so sees no counts
-//! of it. So if the difference would show, only root asks for totals and for the status of an index. When root has given a queue to a new owner,
-//! the new owner can change the queue, because it can change the queue's file. The old creator no longer can, unless it is root; so in histories,
-//! such a creator does not try.
+//! Two differences are by design, because umsg's queues are files. First, a user without any access to a queue can't map its memory, and so can't see
+//! its counts. Therefore only root asks for totals and for the status of an index. Second, when root has given a queue to a new owner, the new owner
+//! can change the queue, because the new owner can change the queue's file. The old creator can't change it any more, unless the creator is root.
+//! Therefore such a creator omits the call in histories.
 //!
-//! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again. The waiters that have to continue then queue
-//! up in the order in which they happened to run. If several senders find room at once, each of them may be first. So the comparison interrupts the
-//! other waiting calls before or after such a step.
+//! Answers that the kernel leaves undefined are not compared. `IPC_SET` makes all waiters check again. Waiters that have to continue then join the
+//! wait queue in the order in which they happened to run. If several senders find room at the same time, any of them may be first. So the comparison
+//! interrupts all but one of the waiting calls before or after such a step.
 
 mod call;
 mod generate;
@@ -33,12 +33,12 @@ use crate::sys::{self, Forked};
 use generate::{Bounds, Generator};
 use hand::Hand;
 
-/// The names to which calls refer by number, and the limits of the calls.
+/// The keys of one side's queues. Calls contain the index of a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Names {
     /// The keys of queues.
     keys: Vec<i32>,
-    /// True if no other process's queues can be seen.
+    /// True if the namespace contains no queues of processes outside the history.
     alone: bool,
 }
 
@@ -57,7 +57,7 @@ fn can_be_alone() -> bool {
     })
 }
 
-/// Returns all waiters for a queue that meet a condition, without the first one.
+/// Returns the waiters for a queue that meet a condition, except the first of these waiters.
 fn all_but_one(
     waiting: &[Waiting<Call>],
     queue: u32,
@@ -101,7 +101,7 @@ impl Comparable for SystemV {
 
     fn begin(side: &Setup<SystemV>) {
         if side.kind.needs_directory() {
-            // Identifiers begin again. Missing queues need no removal.
+            // With these files removed, the identifiers start from the beginning. The errors of missing queues are ignored.
             let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
             for entry in entries(&side.directory.join("msg")) {
                 let _ = fs::remove_file(entry.path());
@@ -135,8 +135,8 @@ impl Comparable for SystemV {
 
     fn remove_queues(side: &Setup<SystemV>, words: &[AtomicU32]) {
         if side.names.alone && !side.kind.needs_directory() {
-            // The kernel removed the queues with their namespace. In the namespace of this process, their identifiers may be those of other
-            // processes' queues.
+            // The kernel removed the queues with their namespace. In the namespace of this process, the same identifiers may belong to queues of
+            // other processes.
             return;
         }
         for id in hand::identifiers(words) {
