@@ -1,4 +1,4 @@
-//! The account of the slots, for tests.
+//! The account of all slots: it counts the slots at each place, for tests.
 
 use super::{Engine, Refused};
 use crate::account::{Account, Draft};

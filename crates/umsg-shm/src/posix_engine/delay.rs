@@ -1,16 +1,17 @@
 //! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
 //!
 //! A delayed message keeps its slot and its place in the queue's capacity, and its record is in the state `Delayed` ([`crate::leases`]). When the
-//! message is due, a process that checks the records puts it into the store. This process is a sender, a receiver that finds the queue empty or finds
-//! held messages, or a blocked receiver. A blocked receiver sleeps at most until the first message is due.
+//! delivery time has come, a process that checks the records puts the message into the store. This process is a sender, a receiver that finds the
+//! queue empty or finds held messages, or a blocked receiver. A blocked receiver sleeps at most until the first delivery time.
 //!
-//! If one check finds several due messages, they are delivered in the order of their times, and messages of one time in the order of their sends
-//! (`leases/due.rs`). A returned message goes back to its place in its priority. A message that was sent for a later time takes its place behind the
-//! messages of its priority that were sent until it is due. To ensure this, a send first stores the due messages, and then publishes its own message.
+//! If one check finds several messages whose delivery time has come, they are delivered in the order of their times. Messages of one time are
+//! delivered in the order of their sends (`leases/due.rs`). A returned message goes back to its place in its priority. A message that was sent for a
+//! later time follows all messages of its priority that were sent before its delivery time. To ensure this order, a send first stores the messages
+//! whose time has come, and then publishes its own message.
 //!
-//! While a message is delayed, the bit `DELAYED` of the attention word asks senders to read the clock. A send tests this bit together with the bits
-//! of pollers and of a closed queue, so a queue without delayed messages pays nothing. Unlike the other bits, this bit changes under one lock only.
-//! That suffices: a send that begins after the due time begins long after the store to the bit.
+//! While a message is delayed, the bit `DELAYED` of the attention word makes senders read the clock. A send tests this bit together with the bits of
+//! pollers and of a closed queue, so a queue without delayed messages pays nothing. Unlike the other bits, this bit changes under the receiver lock
+//! alone. One lock suffices: a send that begins after the delivery time begins long after the store to the bit.
 
 use super::held_messages::LeaseHandle;
 use super::{DELAYED, DeferredWakes, Engine, Refused};
@@ -41,7 +42,7 @@ impl Engine {
         self.segment().fixed().counters.count(Event::Returned);
     }
 
-    /// Turns the record of a lease or reservation into that of a delayed message. The holder no longer owns the message.
+    /// Turns the record of a lease or reservation into the record of a delayed message. The holder no longer owns the message.
     fn begin_delay(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -49,15 +50,15 @@ impl Engine {
         until: u64,
         wakes: &mut DeferredWakes,
     ) {
-        // In a record, 0 stands for no time limit.
+        // In a record, 0 means that there is no time limit.
         let until = until.max(1);
         let before = State::of(record);
         self.foretell_delay(receiving);
         if before == State::Reserved {
-            // Messages for one time are delivered in the order of their sends, not of their reservations.
+            // Messages with the same delivery time are delivered in the order of their sends, not of their reservations.
             Leases::of(self.segment()).issue_ticket(receiving, record);
         }
-        // Until the state changes, this word is the time limit of a lease; for a reservation, it has no meaning.
+        // Until the state changes, this word is the time limit of a lease. In the record of a reservation, the word has no meaning.
         record.until.set(until);
         leases::set(record, State::Delayed);
         crash_point!(DELAY_HELD);
@@ -67,12 +68,12 @@ impl Engine {
         self.segment().fixed().leases.limit(record, until);
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) != 0 {
-            // A receiver that sleeps for a whole slice has to compute its sleep again.
+            // A receiver that sleeps for a whole slice has to wake and compute a shorter sleep.
             wakes.add_everybody(waiters.usable());
         }
     }
 
-    /// Sets the bit that asks senders to read the clock, as long as a message is delayed.
+    /// Sets or clears the bit that makes senders read the clock. The bit is set while a message is delayed.
     pub(super) fn note_delayed(&self, receiving: ReceiverHeld<'_>) {
         // Relaxed: the caller holds the receiver lock.
         let delayed = self
@@ -85,25 +86,25 @@ impl Engine {
         self.set_attention(receiving, DELAYED, flags);
     }
 
-    /// Returns whether a delayed message may be due. Under the receiver lock, a result of `false` is exact.
+    /// Returns whether the delivery time of a delayed message may have come. Under the receiver lock, a result of `false` is exact.
     pub(super) fn may_be_due(&self) -> bool {
         let fixed = self.segment().fixed();
         fixed.wait_flags.attention() & DELAYED != 0
             && fixed.leases.is_due(clock::monotonic_coarse())
     }
 
-    /// Stores the messages that are due before the caller sends, so that the caller's message comes behind them.
+    /// Stores the delayed messages whose time has come. The caller calls this function before it sends, so that its own message follows them.
     pub(super) fn store_due(&self, me: &Thread, deadline: Deadline) {
         if self.may_be_due() {
-            // The caller sends even if this fails, because a process that is stopped with the receiver lock must not block senders. The due messages
-            // then stay delayed until a receiver stores them, behind the caller's message.
+            // The caller sends even if the lock is not available, because a process that is stopped with the receiver lock must not block senders.
+            // The delayed messages then stay delayed until a receiver stores them, after the caller's message.
             let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
                 Ok(self.reclaim_and_serve(receiving, wakes)?)
             });
         }
     }
 
-    /// Stores a message that has become due.
+    /// Stores a delayed message whose time has come.
     pub(super) fn deliver_delayed(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -114,7 +115,7 @@ impl Engine {
         let found = self.in_hand(receiving, slot)?;
         let order = Priorities::of(self.segment());
         if deliveries == 0 {
-            // The messages in the ring were sent before this message became due, so they go into the store first.
+            // The messages in the ring were sent before the delivery time of this message, so they enter the store first.
             self.drain(receiving)?;
             self.foretell_doorbell(receiving, 1, 0);
             found.cell.become_due(record.until.get());
@@ -131,8 +132,8 @@ impl Engine {
         self.release_record(receiving, index, record)
     }
 
-    /// Ends a lease, and delivers its message again when the monotonic clock reads `until` nanoseconds, or later. Returns false if the lease has
-    /// ended already.
+    /// Ends a lease, and delivers its message again at the time `until` of the monotonic clock, in nanoseconds, or later. Returns false if the lease
+    /// has ended already.
     pub fn return_at(
         &self,
         me: &Thread,
@@ -153,8 +154,8 @@ impl Engine {
         })
     }
 
-    /// Sends the message of `len` bytes in the reserved slot when the monotonic clock reads `until` nanoseconds. Returns false if the reservation
-    /// has ended.
+    /// Sends the message of `len` bytes in the reserved slot at the time `until` of the monotonic clock, in nanoseconds. Returns false if the
+    /// reservation has ended.
     pub fn commit_at(
         &self,
         me: &Thread,

@@ -5,11 +5,12 @@
 //! | 0 | sends | waits while the queue is empty | any process that may send: to 1 |
 //! | 1 | fails | takes the remaining messages, then fails | any process that may send: to 0 |
 //!
-//! The word is a bit of the attention word, beside the bit of pollers. Like that bit, it changes under both locks. A send reads both bits at once, so
-//! a queue that no process closes pays nothing. The bit is exact under either lock.
+//! `SEND_CLOSED` is a bit of the attention word, like the bit of pollers. Both bits change only under both locks, so their values are exact under
+//! either lock. A send reads both bits at once, so a queue that no process closes pays nothing.
 //!
-//! A stream is at its end if no message is left and none can come back: no lease is open, and no offer is unanswered. A process that
-//! dies after the store to the bit has closed the queue. The waiters that it did not wake check the queue at the end of their slice.
+//! A stream is at its end if the queue is closed, no message is left, and none can come back: no lease is open, and no offer is unanswered. If a
+//! process dies after the store to the bit, the queue is closed. The waiters that this process did not wake check the queue at the end of their
+//! slice.
 
 use super::{COUNTED, DELAYED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::crash::crash_point;
@@ -23,13 +24,13 @@ use crate::waiters::wait::End;
 use crate::waiters::{List, Waiters};
 
 impl Engine {
-    /// Returns whether the queue is closed for sending. The result is exact under either lock, otherwise a hint.
+    /// Returns whether the queue is closed for sending. Under either lock, the result is exact. Without a lock, the result is a hint.
     #[inline(always)]
     pub fn is_send_closed(&self) -> bool {
         self.segment().fixed().wait_flags.attention() & SEND_CLOSED != 0
     }
 
-    /// Refuses a send to a closed queue. The parameter proves that the caller holds a lock: without a lock, the answer could change at once.
+    /// Refuses a send to a closed queue. The parameter proves that the caller holds a lock: without a lock, the result could be outdated at once.
     #[inline(always)]
     pub(super) fn check_open(&self, _: ReceiverHeld<'_>) -> Result<(), Refused> {
         match self.is_send_closed() {
@@ -38,8 +39,8 @@ impl Engine {
         }
     }
 
-    /// Begins a send under the receiver lock: refuses a send to a closed queue, and stores the messages that are due, so that the new message
-    /// comes behind them.
+    /// Begins a send under the receiver lock. Refuses a send to a closed queue. Stores the delayed messages whose time has come, so that the new
+    /// message follows them.
     #[inline(always)]
     pub(super) fn begin_to_send(
         &self,
@@ -65,13 +66,13 @@ impl Engine {
             return Ok(());
         }
         match self.reclaim_and_serve(receiving, wakes) {
-            // An expired message can't be set aside without memory. The caller sends even so, as after `store_due`.
+            // Without memory, the engine can't set an expired message aside. The caller sends anyway, as after an error in `store_due`.
             Err(Fault::NoMemory) => Ok(()),
             result => Ok(result?),
         }
     }
 
-    /// Returns whether no message is left in a closed queue, and none can come back.
+    /// Returns whether the queue is closed, no message is left, and none can come back.
     pub(super) fn is_at_end(&self, _: ReceiverHeld<'_>) -> bool {
         self.seems_at_end()
     }
@@ -91,7 +92,7 @@ impl Engine {
             && Waiters::of(self.segment()).len(List::Offered) == 0
     }
 
-    /// Returns the refusal of a call that found no message or no room. The refusal says whether the queue is closed or is empty or full.
+    /// Returns the error of a call that found no message or no room: the end of the stream, or a queue that is empty or full.
     #[cold]
     pub(super) fn not_now(
         &self,
@@ -106,11 +107,11 @@ impl Engine {
         }
     }
 
-    /// Returns the refusal of a call whose wait failed. A call that waits without the lock gives up only because the queue was closed.
+    /// Returns the error of a call whose wait failed. A call that waits without the lock gives up only because the queue was closed.
     pub(super) fn refusal(&self, end: End) -> Refused {
         match end {
             End::Abandoned if self.is_send_closed() => Refused::Closed,
-            // A sender of a ring that gives up finds the reason after this time-out.
+            // A ring's sender that gives up gets this time-out, and finds the reason afterwards.
             end => end.refused(Refused::TimedOut),
         }
     }
@@ -146,7 +147,7 @@ impl Engine {
         self.set_attention(receiving, SEND_CLOSED, SEND_CLOSED);
         crash_point!(SEND_CLOSED_SET);
         self.fire_at_close(receiving, me.pid(), wakes);
-        // Blocked senders find the queue closed, and blocked receivers find the end of the stream.
+        // All waiters wake: blocked senders find that the queue is closed, and blocked receivers find the end of the stream.
         wakes.add_everybody(Waiters::of(self.segment()).usable());
     }
 
@@ -175,7 +176,8 @@ impl Engine {
                 Ok(changed)
             });
             match changed {
-                // A stopped sender has its lock. This thread waits for the sender without the receiver lock, so that it blocks no receiver.
+                // The sender lock belongs to a thread that is stopped. This thread releases the receiver lock and waits for the sender lock alone, so
+                // that it blocks no receiver.
                 Err(Refused::Fault(Fault::Busy)) => self.lock_sender(me, Deadline::Never)?.unlock(),
                 other => return other,
             }

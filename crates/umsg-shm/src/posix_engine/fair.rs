@@ -1,4 +1,4 @@
-//! Fair priorities: in a queue with this option, lower priorities get a turn after a number of deliveries of the highest priority.
+//! Fair priorities: in a queue with this option, a lower priority gets a turn after a certain number of deliveries of the highest priority.
 //!
 //! ```text
 //! fair_priorities = 2, nothing is sent meanwhile       number: the priority of a delivery
@@ -7,15 +7,16 @@
 //! delivered  9 9 5   9 9 1   9 9 1   5                  the last 5 is the only priority left
 //! ```
 //!
-//! A delivery *passes* the lower priorities that have messages. When n deliveries have passed, the next one takes the oldest message of a
-//! lower priority. The lower priorities take turns in descending order, from the one below the last turn on, and begin again at the top.
-//! So no message waits for ever: while k priorities below the highest have messages, each of them gets one of k * (n + 1) deliveries.
+//! A delivery *passes* the lower priorities that have messages. After n deliveries that passed lower priorities, the next delivery takes the oldest
+//! message of a lower priority. The lower priorities take turns in descending order: the next turn belongs to the first priority below the last turn,
+//! and after the lowest priority the turns start again at the top. So no message waits forever. If k priorities below the highest have messages, each
+//! of them gets one of k * (n + 1) deliveries.
 //!
-//! Only the choice differs from strict order. The store is the same, and within a priority the oldest message comes first. A message that is
-//! offered to a blocked receiver, or leased, counts as delivered. A message that expires or is dropped does not count.
+//! Only the choice of the next message differs from strict order. The store is the same, and within a priority the oldest message is first. A message
+//! that is offered to a blocked receiver, or leased, counts as delivered. A message that expires or is dropped does not count.
 //!
-//! The state is one word, which the holder of the receiver lock stores after the delivery. If that process is killed in between, the
-//! delivery does not count: a lower priority may get a second turn, and none loses its turn. Every value of the word is valid.
+//! The state is one word. The holder of the receiver lock stores the word after the delivery. If that process is killed before the store, the
+//! delivery does not count: a lower priority may get a second turn, and no priority loses its turn. Every value of the word is valid.
 
 use super::found::{Found, Place};
 use super::inspect::add;
@@ -59,7 +60,7 @@ impl Turn {
             let passed = self.passed.saturating_add(1);
             return (highest, Turn { passed, ..self });
         }
-        // The last turn may have been that of a priority above the one that is the highest now.
+        // The last turn may belong to a priority above the present highest priority.
         let priority = below(highest.min(self.last.into())).unwrap_or(second);
         let last = priority as u16;
         (priority, Turn { passed: 0, last })
@@ -88,7 +89,7 @@ impl Engine {
         next: Found<'a>,
     ) -> Result<Found<'a>, Fault> {
         if !next.is_stored() {
-            // All messages have one priority.
+            // The message is in the ring, so all messages have one priority.
             return Ok(next);
         }
         let (priority, _) = self.choose(receiving)?;
@@ -123,7 +124,7 @@ impl Engine {
         let order = Priorities::of(self.segment());
         let mut heads = self.heads()?;
         let mut turn = self.turn(receiving);
-        // A longer walk shows corruption: each slot is in one list, once.
+        // A walk over more messages than slots shows corruption, because each slot is in one list, once.
         let bound = skip.saturating_add(most).min(self.segment().layout().slots);
         for passed in 0..bound {
             let Some(&(highest, _)) = heads.last() else {
@@ -174,7 +175,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, VecDeque};
 
-    /// A plain model of the queue: a map from priorities to the numbers of their messages. It follows the rule of the module word by word.
+    /// A plain model of the queue: a map from priorities to the numbers of their messages. The model follows the rule in the module's documentation
+    /// exactly.
     #[derive(Default)]
     struct Plain {
         queued: BTreeMap<u16, VecDeque<usize>>,
@@ -260,7 +262,7 @@ mod tests {
             lower in prop::collection::btree_set(0..50_u16, 1..6),
             word in any::<u32>(),
         ) {
-            // The highest priority always has messages. In each state, all lower priorities have messages, too.
+            // The highest priority always has messages. In each state of the test, all lower priorities have messages, too.
             let in_use: Vec<usize> = lower.iter().map(|&priority| priority.into()).chain([60]).collect();
             let below = |priority| in_use.iter().rev().copied().find(|&lower| lower < priority);
             let mut turn = Turn::of_word(word);

@@ -1,4 +1,4 @@
-//! Forged words: a peer may write anything in a segment; each call with a deadline still ends, and no call crashes.
+//! Tests with forged words. A hostile peer may write anything into a segment. Nevertheless, each call with a deadline ends, and no call crashes.
 
 use super::{Engine, Refused};
 use crate::fault::Fault;
@@ -14,7 +14,7 @@ use crate::waiters::{self, List, NO_SLOT, UNRANKED, Waiters};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A thread that lives longer than each test (init). A hostile peer names it as the owner of a lock, or as a waiter.
+/// A thread that lives longer than each test: init. In the tests, a hostile peer forges this thread as the owner of a lock, or as a waiter.
 const OTHER_THREAD: u32 = 1;
 
 fn engine() -> Engine {
@@ -33,7 +33,8 @@ fn fill(engine: &Engine) {
     }
 }
 
-/// Makes a call that waits in a list, and meanwhile forges the word of its node. If the call ends before the word is forged, repeats both.
+/// Makes a call that waits in a list, and meanwhile forges the word of the call's node. If the call ends before the word is forged, the call is
+/// repeated.
 fn forge_while_it_waits<T: Send>(
     engine: &Engine,
     list: List,
@@ -86,7 +87,7 @@ fn a_send_whose_node_names_another_thread_ends_by_its_deadline() {
 fn a_batch_whose_turn_never_comes_though_its_node_says_so_ends_by_its_deadline() {
     let engine = engine();
     fill(&engine);
-    // The forged word says that the node was accepted.
+    // The forged word has the state of an accepted node.
     let sent = forge_while_it_waits(&engine, List::Senders, WAITERS, || {
         let batch: &[(&[u8], u32)] = &[(b"x", 0), (b"y", 0)];
         engine.send_batch(thread::current(), &Pair(batch), soon())
@@ -106,7 +107,7 @@ impl super::batch::Batch for Pair<'_> {
     }
 }
 
-/// Makes a call while another thread forges a word again and again.
+/// Makes a call while another thread repeatedly forges a word.
 fn while_forging<T>(forge: impl Fn() + Sync, call: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -150,7 +151,7 @@ fn a_wake_word_that_rings_for_ever_ends_a_timed_wait() {
     assert_eq!(waited, Err(Refused::TimedOut));
 }
 
-/// Impossible thread ids, alone and with the bits beside them.
+/// Impossible thread ids, with and without the bits that a lock word has beside the id.
 const IMPOSSIBLE_IDS: [u32; 4] = [LENT, LENT | WAITERS, u32::MAX, 1 << 22];
 
 #[test]

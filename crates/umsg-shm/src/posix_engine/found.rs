@@ -1,4 +1,4 @@
-//! A message that is found under the receiver lock: finding the next one, moving messages from the ring into the store, taking a message from the
+//! Steps with one message under the receiver lock: finding the next message, moving messages from the ring into the store, taking a message from the
 //! queue, and freeing its slot.
 
 use super::Engine;
@@ -26,11 +26,11 @@ pub(super) enum Place {
     Ring,
     /// The message is the first of its priority in the store.
     Store,
-    /// The message is the next one of its priority in the store of a queue with fair priorities. Its delivery counts for a turn.
+    /// The message is the first of its priority in the store of a queue with fair priorities. Its delivery counts for a turn.
     StoreInTurn,
 }
 
-/// A message that was found, for its delivery.
+/// A message that is found for its delivery.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) slot: u32,
@@ -39,15 +39,15 @@ pub(crate) struct Found<'a> {
     pub(crate) len: usize,
     /// The priority of the message, below the number of priorities.
     pub(crate) key: usize,
-    /// The mark that the sender of a ring set beside the message.
+    /// The mark that the sender of a ring stored beside the priority.
     pub(crate) mark: u64,
-    /// The process id of the sender. It is read when the message is found, because the slot may be reused later.
+    /// The process id of the sender. The id is copied when the message is found, because the slot may be reused later.
     pid: u32,
     place: Place,
 }
 
 impl<'a> Found<'a> {
-    /// Describes room for a message that is not written yet.
+    /// Describes room for a message that the sender will write.
     pub(super) fn in_place(slot: u32, cell: &'a Cell, len: usize) -> Self {
         Found {
             slot,
@@ -84,7 +84,7 @@ impl<'a> Found<'a> {
 }
 
 impl Engine {
-    /// Finds the message that is delivered next, and leaves it in its place.
+    /// Finds the message that is delivered next. The message stays in the queue.
     #[inline(always)]
     pub(super) fn best(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let fixed = self.segment().fixed();
@@ -136,7 +136,7 @@ impl Engine {
         })
     }
 
-    /// Drains the ring into the store, because its messages may have several priorities. Returns the next message.
+    /// Finds the next message if the ring's messages may have several priorities: drains the ring into the store first.
     #[inline(never)]
     fn best_slow(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let receiver = &self.segment().fixed().receiver;
@@ -180,7 +180,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a message to the store, behind all others of its priority.
+    /// Adds a message to the store, after all other messages of its priority.
     #[inline(always)]
     pub(super) fn store(
         &self,
@@ -194,7 +194,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a message its place in the order of the store.
+    /// Gives a message the next sequence number, and marks the message as stored.
     pub(crate) fn mark_stored(&self, receiving: ReceiverHeld<'_>, cell: &Cell) {
         let receiver = &self.segment().fixed().receiver;
         cell.set_sequence(receiver.next_sequence(receiving));
@@ -207,7 +207,7 @@ impl Engine {
         receiver.count_stored(receiving, bytes, messages);
     }
 
-    /// Takes a message from the queue. Its slot then belongs to the caller.
+    /// Takes a message from the queue. The slot of the message then belongs to the caller.
     #[inline(always)]
     pub(super) fn take(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         match found.place {
@@ -234,7 +234,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds an unused slot behind the free ones.
+    /// Adds an unused slot after the free slots.
     #[inline(always)]
     pub(crate) fn free_slot(&self, receiving: ReceiverHeld<'_>, slot: u32) {
         let published = &self.segment().fixed().published;
@@ -244,13 +244,13 @@ impl Engine {
         published.free_up_to(receiving, freed.wrapping_add(1));
     }
 
-    /// Tells senders how many messages have left the queue. The caller has already served the waiters for room.
+    /// Publishes to senders how many messages have left the queue. The caller has already served the waiters for room.
     #[inline(always)]
     pub(crate) fn publish_counts(&self, receiving: ReceiverHeld<'_>) {
         self.segment().fixed().publish_counts(receiving);
     }
 
-    /// Returns an offered message that was not accepted to its old place.
+    /// Puts an offered message that was not accepted back into the store, in its old place.
     pub(super) fn put_back(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let found = self.found(slot, cell, Place::Store)?;
@@ -266,7 +266,7 @@ impl Engine {
         self.found(slot, self.segment().cell(slot)?, Place::Ring)
     }
 
-    /// Gives an offered message its place in the order, for the case that the offer is withdrawn.
+    /// Gives an offered message a sequence number, so that the message has a place in the store if the offer is withdrawn.
     pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) {
         if !found.is_stored() {
             let receiver = &self.segment().fixed().receiver;

@@ -1,7 +1,6 @@
-//! The state of a queue that a process reads without a lock: the number of messages that ever passed through the queue, and the age of the oldest
-//! message.
+//! Queries of a queue's state without a lock: the number of messages that ever passed through the queue, and the age of the oldest message.
 //!
-//! A process that watches queues must not delay the processes that use them. So the functions here take no lock, repair no data, and write no word.
+//! A process that watches queues must not delay the processes that use them. So these functions take no lock, repair no data, and write no word.
 
 use super::Engine;
 use crate::posix_engine::Priorities;
@@ -9,11 +8,11 @@ use crate::posix_engine::segment::Ring;
 use crate::posix_engine::tag::priority_of;
 use std::collections::BTreeMap;
 
-/// The numbers of messages that ever came to a queue and left it, and of their bytes. A salvage begins the counts of bytes again, and continues the
-/// counts of messages.
+/// The numbers of messages that ever entered and left a queue, and of their bytes. A salvage resets the counts of bytes, and keeps the counts of
+/// messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// The number of messages that came to the queue. A slot that was reserved in place counts, too.
+    /// The number of messages that entered the queue. A reserved slot counts, too.
     pub sent: u64,
     pub sent_bytes: u64,
     /// The number of messages that have left the queue.
@@ -25,7 +24,7 @@ impl Engine {
     /// Returns the totals. Each number is correct; the numbers belong to one instant only if the queue is idle.
     pub fn totals(&self) -> Totals {
         let fixed = self.segment().fixed();
-        // The numbers are read in this order, because a message that has left the queue was sent before.
+        // The removed messages are read first: a message that has left the queue was sent before, so `sent` is never smaller than `removed`.
         let removed = fixed.published.removed();
         let removed_bytes = fixed.published.removed_bytes();
         let (sent, is_batch) = self.ever_sent();
@@ -37,11 +36,11 @@ impl Engine {
         }
     }
 
-    /// Returns the reading of the machine's clock, in nanoseconds, at which the oldest queued message was sent or became due. None if the queue is
-    /// empty.
+    /// Returns the time at which the oldest queued message entered the queue, in nanoseconds of the machine's clock: the time of its send, or of its
+    /// delayed delivery. Returns `None` if the queue is empty.
     ///
-    /// The result is a hint: a receiver may take the message meanwhile, and another message may come into its slot. The result is then the time of
-    /// the other message.
+    /// The result is a hint: a receiver may take the message meanwhile, and another message may be written into its slot. Then the result is the time
+    /// of the new message.
     pub fn oldest_hint(&self) -> Option<u64> {
         let receiver = &self.segment().fixed().receiver;
         // The messages in the ring are in order of arrival.
@@ -52,11 +51,12 @@ impl Engine {
             _ => self.oldest_in_store(),
         };
         let both = in_ring.into_iter().chain(in_store);
-        // The time of a slot without a message is 0.
+        // A slot without a message has the time 0.
         both.filter(|&at| at != 0).min()
     }
 
-    /// Counts up to `most` queued messages by priority, the highest priority first: those of the store, and then the newest ones of the ring.
+    /// Counts up to `most` queued messages by priority, the highest priority first. The count includes the messages of the store, and then the newest
+    /// messages of the ring.
     ///
     /// The result is a hint: receivers and senders change the store and the ring meanwhile. The walk ends after `most` messages, even if another
     /// process writes wrong links.
@@ -90,7 +90,8 @@ impl Engine {
         counts.into_iter().rev().collect()
     }
 
-    /// Returns the earliest time among the first messages of all priorities. The messages of one priority are in order of arrival.
+    /// Returns the earliest time of a message in the store. The messages of one priority are in order of arrival, so only the first message of each
+    /// priority is read.
     fn oldest_in_store(&self) -> Option<u64> {
         let order = Priorities::of(self.segment());
         // Each priority is lower than the previous one, so the iteration ends even if another process overwrites the words.
@@ -149,7 +150,7 @@ mod tests {
         send(&engine, b"old", 1);
         let oldest = engine.oldest_hint().unwrap();
         assert!(oldest >= before);
-        // The clock of messages is coarse: it must advance between the two sends.
+        // The clock of messages is coarse, so the test waits until the clock advances between the two sends.
         while clock::monotonic_coarse() == oldest {
             std::thread::yield_now();
         }
@@ -173,7 +174,7 @@ mod tests {
             send(&engine, b"x", priority);
         }
         assert_eq!(engine.priorities_hint(100), [(9, 2), (5, 1), (1, 2)]);
-        // The receive moves all messages into the store, and takes one of priority 9.
+        // The receive moves all messages into the store, and takes one message of priority 9.
         receive(&engine);
         send(&engine, b"x", 7);
         assert_eq!(
@@ -195,7 +196,7 @@ mod tests {
         let seen = std::cell::Cell::new(None);
         engine
             .change_closing(thread::current(), |_, _, _| {
-                // The other thread would wait for ever if it took one of the locks that this thread holds.
+                // If the other thread took a lock that this thread holds, the test would wait forever.
                 std::thread::scope(|scope| {
                     seen.set(Some(scope.spawn(look).join().unwrap()));
                 });

@@ -1,7 +1,7 @@
-//! Growth: bringing more slots into circulation.
+//! Growth: bringing more slots into circulation, as the free slots do not suffice.
 //!
 //! The growing thread holds both locks: it has taken the receiver lock, and has borrowed the sender lock. If the thread dies, the next owner of the
-//! receiver lock ends the loan and frees the slots that are in no use.
+//! receiver lock ends the loan and frees the slots that are unused.
 
 use super::recover;
 use super::{Engine, Refused};
@@ -14,15 +14,15 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
-/// The bounds of the number of slots that come into circulation at a time, which is a sixteenth of the slots in use. The lower bound fills a page of
-/// cells.
+/// The least and the greatest number of slots that come into circulation at a time. Within these bounds, the number is a sixteenth of the slots in
+/// use. Slots of the lower bound fill a page of cells.
 #[cfg(not(loom))]
 const STEP: (usize, usize) = (32, 4096);
 #[cfg(loom)]
 const STEP: (usize, usize) = (1, 2);
 
 impl Engine {
-    /// Brings slots into circulation for a sender that found fewer than `wanted` free.
+    /// Brings slots into circulation for a sender that found fewer than `wanted` free slots.
     #[cold]
     pub(super) fn grow(&self, me: &Thread, deadline: Deadline, wanted: u64) -> Result<(), Refused> {
         self.with_receiver_lock(me, deadline, |receiving, _| {
@@ -33,7 +33,7 @@ impl Engine {
         })
     }
 
-    /// Makes sure that `wanted` slots are free: first frees the slots of dead senders, then adds new slots.
+    /// Makes sure that `wanted` slots are free. Frees the slots of dead senders first, and then adds new slots.
     pub(super) fn grow_until(&self, both: BothHeld<'_>, wanted: u64) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         if fixed.free_slots(both) >= wanted {
@@ -85,7 +85,7 @@ impl Engine {
             .clamp(STEP.0, STEP.1)
             .min(layout.slots.saturating_sub(slots));
         if more == 0 {
-            // All slots of the file are in circulation. One of them becomes free when its message is received, or its waiter ends.
+            // All slots of the file are in circulation. A slot becomes free when its message is received, or its waiter gives up.
             return Err(Refused::NotNow);
         }
         let segment = self.segment();

@@ -1,5 +1,5 @@
-//! Messages that a process holds beyond a call: the common part of leases and reservations. This module ends records after the death of the holder or
-//! at their time limit. [`crate::leases`] lists the states of a record.
+//! Messages that a process holds longer than a call: the common part of leases and reservations. This module ends a record at its time limit or after
+//! the death of its holder. [`crate::leases`] lists the states of a record.
 
 use super::found::Found;
 use super::{DeferredWakes, Engine, Refused};
@@ -17,11 +17,12 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
-/// A message that this process holds. Its key is the priority.
+/// The handle of a message that this process holds. The key in it is the message's priority.
 pub type LeaseHandle = leases::LeaseHandle<usize>;
 
 impl Engine {
-    /// Returns whether a message is leased, reserved or set aside. The result is exact under the receiver lock, otherwise a hint.
+    /// Returns whether a message is leased, reserved or set aside. Under the receiver lock, the result is exact. Without the lock, the result is a
+    /// hint.
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
         self.segment().fixed().receiver.held() != 0
@@ -33,7 +34,7 @@ impl Engine {
         self.holds_any() || self.policy().time_to_live != 0
     }
 
-    /// Returns whether it is time to check the holders of messages, and to look for expired messages.
+    /// Returns whether this call must check the holders of messages and the expired messages. A check is made from time to time.
     #[inline(always)]
     pub(super) fn may_reclaim(&self) -> bool {
         self.can_expire() && self.is_reclaim_due()
@@ -45,7 +46,7 @@ impl Engine {
         roots.is_look_due(clock::monotonic_coarse())
     }
 
-    /// Adds `change` to the number of held messages: 1 for a message that is now held, -1 for one that is no longer held.
+    /// Adds `change` to the number of held messages. The change is 1 for a message that becomes held, and -1 for a message whose hold ends.
     pub(super) fn count_held(&self, receiving: ReceiverHeld<'_>, change: i64) {
         self.segment()
             .fixed()
@@ -53,7 +54,7 @@ impl Engine {
             .count_held(receiving, change);
     }
 
-    /// Adds `change` to the number of held messages in this state, and to the number of all held messages.
+    /// Adds `change` to the number of held messages in the state `state`, and updates what depends on this number.
     pub(super) fn count_kind(&self, receiving: ReceiverHeld<'_>, state: State, change: i32) {
         let roots = &self.segment().fixed().leases;
         let kind = match state {
@@ -62,7 +63,7 @@ impl Engine {
             State::Delayed => &roots.delayed,
             State::Free | State::Leased | State::Arrived | State::Redriving => return,
         };
-        // Relaxed: exact under the receiver lock; other threads read it as a hint.
+        // Relaxed: the value is exact under the receiver lock. Other threads read it as a hint.
         let before = kind.load(Ordering::Relaxed);
         let now = before.wrapping_add_signed(change);
         kind.store(now, Ordering::Relaxed);
@@ -77,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Ends the record of a lease or reservation. The slot then belongs to the caller.
+    /// Ends the record of a lease or reservation. The slot of the message then belongs to the caller.
     pub(super) fn release_record(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -110,7 +111,7 @@ impl Engine {
 
     /// Serves waiters after slots have become free.
     fn settle_freed(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
-        // The records have ended even if the list of waiters is corrupt.
+        // An error is only noted, because the records have ended even if the list of waiters is corrupt.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
@@ -147,7 +148,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends records whose holder is dead or whose time is up, and drops expired messages.
+    /// Ends records whose holder is dead or whose time limit has passed, and drops expired messages.
     pub(super) fn reclaim_leases(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -183,8 +184,8 @@ impl Engine {
             Ok(())
         })?;
         if has_freed {
-            // This call comes after the walk over the records. While waiters are served, a message may expire and get a record, and the walk must not
-            // see new records.
+            // Waiters are served after the walk over the records. Serving a waiter may give a record to an expired message, and the walk must not see
+            // new records.
             self.settle_freed(receiving, wakes);
         }
         self.publish_counts(receiving);
@@ -192,7 +193,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends records whose holder is dead or whose time is up, drops expired messages, and serves waiters.
+    /// Ends records whose holder is dead or whose time limit has passed, drops expired messages, and serves waiters.
     #[cold]
     pub(super) fn reclaim_and_serve(
         &self,
@@ -205,8 +206,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the time limit of a lease: the reading of the monotonic clock at which the lease ends, in nanoseconds; 0 for no limit. Returns false if
-    /// the lease has ended.
+    /// Sets the time at which a lease ends, in nanoseconds of the monotonic clock. 0 means no limit. Returns false if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |_, _| {
             let leases = Leases::of(self.segment());
@@ -217,7 +217,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease as if its time were up: see [`Leases::expire`].
+    /// Ends a lease as at its time limit: see [`Leases::expire`].
     #[cfg(not(loom))]
     pub fn expire_lease(&self, handle: &LeaseHandle) {
         Leases::of(self.segment()).expire(handle);

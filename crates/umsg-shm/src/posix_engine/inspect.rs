@@ -1,4 +1,4 @@
-//! Inspection: counts, and copies of messages that stay in the queue.
+//! Inspection: counts of messages, and copies of messages that stay in the queue.
 
 use super::wait::LEASES;
 use super::{Engine, Refused, batch};
@@ -30,15 +30,15 @@ pub struct Counts {
     pub delayed: u64,
 }
 
-/// Messages at one instant, in order of delivery.
+/// Copies of messages as they were at one instant, in order of delivery.
 #[derive(Debug, Default)]
 pub struct PeekedMessages {
     pub messages: Vec<Seen>,
     /// The bytes of the messages, one after the other.
     pub bytes: Vec<u8>,
-    /// The histories of the messages that have one, in order of delivery.
+    /// The histories of those messages that have a history, in order of delivery.
     pub histories: Vec<SeenHistory>,
-    /// The traces of the messages whose events are noted, each with the position of its message, in order of delivery.
+    /// The traces of those messages that have a trace, each with the position of its message, in order of delivery.
     pub traces: Vec<(usize, Trace)>,
 }
 
@@ -47,7 +47,7 @@ pub struct PeekedMessages {
 pub struct SeenHistory {
     /// The position of the message among the inspected messages.
     pub position: usize,
-    /// A number that no other message of the queue has.
+    /// The identifier of the message, unique in the queue.
     pub id: u64,
     pub history: History,
 }
@@ -55,42 +55,43 @@ pub struct SeenHistory {
 /// A message that was inspected. Its bytes are in the [`PeekedMessages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The message's number, which no other message of the queue has. None if the message was never leased and is not in the store.
+    /// The identifier of the message, unique in the queue. `None` if the message was never leased and is not in the store.
     pub id: Option<u64>,
     pub len: usize,
     pub key: usize,
     pub pid: u32,
-    /// The time of the send: a reading of the machine's clock, in nanoseconds; in a snapshot, of CLOCK_REALTIME.
+    /// The time of the send, in nanoseconds of the machine's clock. In a snapshot, the time is of CLOCK_REALTIME.
     pub sent_at: u64,
-    /// The time at which the message's time to live began, on the clock of `sent_at`: the send, or for a delayed message the time at which it became
-    /// due.
+    /// The time at which the message's time to live began, on the clock of `sent_at`. For a delayed message it is the delivery time, otherwise the
+    /// time of the send.
     pub lives_since: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
-    /// The reading of the machine's clock, in nanoseconds, at which the message is due, or became due if it is queued. 0 for a queued message that
-    /// was not sent for a later time.
+    /// The delivery time of a delayed message, in nanoseconds of the machine's clock. A message that is already queued keeps its delivery time. 0 for
+    /// a queued message that was not sent for a later time.
     pub due: u64,
-    /// The time until the message is due, in nanoseconds; 0 for a queued message.
+    /// The remaining time until the delivery time, in nanoseconds. 0 for a queued message.
     pub delay: u64,
 }
 
-/// The time for which an inspection waits for a lock whose owner is stopped.
+/// The longest wait of an inspection for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The distance, in messages, at which cells are prefetched.
 const AHEAD: usize = 8;
 
-/// The maximum of the memory for messages, in bytes, that is faulted in before the lock is taken. Without it, forged counts could request any amount.
+/// The limit of the memory for copies, in bytes, that is faulted in before the lock is taken. Without a limit, forged counts could request any
+/// amount.
 const PREPARED: usize = 256 << 20;
 
-/// The number of attempts to read counts that change meanwhile.
+/// The number of attempts to read counts while they change.
 const ATTEMPTS: u32 = 64;
 
 impl Engine {
-    /// Repairs the receivers' side after a death, and ends the records of dead holders. Afterwards, the counts are right.
+    /// Repairs the receivers' side after a death, and ends the records of dead holders. Afterwards, the counts are correct.
     pub fn repair_receivers(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.may_reclaim() {
-            // If another process has the lock, that process does this work.
+            // If another process has the lock, that process makes the repair.
             let _ = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 if self.may_reclaim() {
                     self.reclaim_and_serve(receiving, wakes)?;
@@ -100,9 +101,10 @@ impl Engine {
         }
     }
 
-    /// Returns the counts as [`counts`](Self::counts) does, at an instant at which no process is inside an operation on a polled queue or on held
-    /// messages. Such an operation changes one count after the other, and rings before its change. So the function takes the lock in three cases: the
-    /// queue is polled, has ever had held messages, or has offered a message. It waits for the lock for at most a second.
+    /// Returns the counts like [`counts`](Self::counts), at an instant between two operations on a polled queue or on held messages. Such an
+    /// operation changes one count after the other, and rings the doorbell before its change. So the function takes the lock in three cases: the
+    /// queue is polled, has ever had held messages, or has offered a message. The function waits for the lock for at most a second. If it does not
+    /// get the lock, it returns the counts without the lock.
     pub fn settled_counts(&self, me: &Thread) -> Counts {
         let has_had_held = || self.segment().fixed().leases.used.get() != 0;
         let has_offers = || Waiters::of(self.segment()).len(List::Offered) != 0;
@@ -121,7 +123,7 @@ impl Engine {
         settled.unwrap_or_else(|_| self.counts())
     }
 
-    /// Returns the number of messages that are offered to threads which lease their message.
+    /// Returns the number of messages that are offered to threads that will lease them.
     fn offered_leases(&self, _: ReceiverHeld<'_>) -> u64 {
         let is_one = |node: &Node| {
             List::of(node) == List::Offered
@@ -140,7 +142,7 @@ impl Engine {
         let fixed = self.segment().fixed();
         let mut counts = Counts::default();
         for _ in 0..ATTEMPTS {
-            // Acquire: all other reads lie between the two reads of the cursors.
+            // Acquire: the other values must be read between the two reads of the cursors.
             let (sent, is_batch) = self.ever_sent();
             let removed = fixed.published.removed();
             let held = fixed.receiver.held_so_far();
@@ -168,8 +170,9 @@ impl Engine {
         counts
     }
 
-    /// Returns the number of messages that were ever sent through the ring, and whether the last of these messages belong to an unfinished batch. A
-    /// sender that died between stamp and cursor has sent its message. This message counts here, and the next sender moves the cursor.
+    /// Returns the number of messages that were ever sent through the ring, and whether the last of these messages belong to an unfinished batch. If
+    /// a sender died after the store to the stamp and before the store to the cursor, its message is sent. This function counts the message, and the
+    /// next sender moves the cursor.
     pub(super) fn ever_sent(&self) -> (u64, bool) {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
@@ -201,7 +204,7 @@ impl Engine {
         })
     }
 
-    /// Copies up to `most` delayed messages in the order in which they become due, as they are at one instant. Holds the receiver lock for a time in
+    /// Copies up to `most` delayed messages in the order of their delivery times, as they are at one instant. Holds the receiver lock for a time in
     /// proportion to all held messages.
     #[cfg(not(loom))]
     pub fn peek_at_delayed(&self, me: &Thread, most: usize) -> Result<PeekedMessages, Refused> {
@@ -213,8 +216,8 @@ impl Engine {
         })
     }
 
-    /// Returns the numbers of all messages of the store, and of those that a lease, a delay or a move holds, all at one instant. Messages of the ring
-    /// have no numbers yet.
+    /// Returns the sequence numbers of all messages of the store, and of the messages that are leased, delayed or being moved, at one instant.
+    /// Messages of the ring have no sequence numbers yet.
     #[cfg(not(loom))]
     pub fn numbers(&self, me: &Thread) -> Result<Vec<u64>, Refused> {
         let deadline = Deadline::after(PATIENCE);
@@ -248,7 +251,7 @@ impl Engine {
         let deadline = Deadline::after(PATIENCE);
         let (mut slots, mut peeked) = self.room_for(most);
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            // Messages whose lease is orphaned belong to the queue.
+            // Messages whose leases are orphaned go back to the queue first.
             if self.holds_any() && self.may_reclaim() {
                 self.reclaim_and_serve(receiving, wakes)?;
             }
@@ -274,7 +277,7 @@ impl Engine {
         let bytes = messages.saturating_mul(layout.message_size);
         let bytes = bytes.min(counts.bytes as usize).min(PREPARED);
         let (mut slots, mut peeked) = (Vec::new(), PeekedMessages::default());
-        // If there is no memory here, the copy of a message reports the error.
+        // An error is ignored: without memory, the copy of a message reports the error later.
         let _ = slots.try_reserve_exact(messages);
         let _ = peeked.messages.try_reserve_exact(messages);
         if peeked.bytes.try_reserve(bytes).is_ok() {
@@ -297,7 +300,7 @@ impl Engine {
         let run = fixed.run.before_stamp();
         let drained = receiver.drained(receiving);
         if receiver.stored(receiving) == 0 && has_begun(run, drained) {
-            // All messages in the ring have one priority: the ring is in order of delivery.
+            // All messages in the ring have one priority, so the order in the ring is the order of delivery.
             self.find_in_ring(drained, skip, most, slots)?;
             if fixed.run.is_still(run) {
                 return Ok(());
@@ -309,8 +312,8 @@ impl Engine {
         self.find_in_store(receiving, skip, most, slots)
     }
 
-    /// Lists messages of the ring. All of them are in the ring at the instant at which the last stamp is read: no message is received meanwhile,
-    /// and the ring has no gaps.
+    /// Lists messages of the ring. At the instant at which the last stamp is read, all listed messages are in the ring: no message is received
+    /// meanwhile, and the ring has no gaps.
     fn find_in_ring(
         &self,
         drained: u64,
@@ -350,7 +353,7 @@ impl Engine {
                 if passed == end {
                     return Ok(());
                 }
-                // A longer walk shows corruption: each slot is in one list, once.
+                // A walk over more messages than slots shows corruption, because each slot is in one list, once.
                 if passed == self.segment().layout().slots {
                     return Err(Fault::Damaged);
                 }
@@ -379,8 +382,8 @@ impl Engine {
         Ok(delayed)
     }
 
-    /// Copies the delayed messages: first the returned ones in their old order, then those that were sent for later, in the order in which they
-    /// become due.
+    /// Copies the delayed messages. The returned messages are first, in their old order. The messages that were sent for a later time follow, in the
+    /// order of their delivery times.
     #[cfg(not(loom))]
     fn copy_delayed_in_order(
         &self,
@@ -426,7 +429,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let found = self.in_hand(receiving, slot)?;
         let start = peeked.bytes.len();
-        // A larger sum shows corruption: each message has memory of its own, and all messages together are shorter than the file.
+        // A larger sum shows corruption: the messages have separate memory, so all messages together are shorter than the file.
         if start + found.len > self.segment().layout().len {
             return Err(Fault::Damaged);
         }

@@ -1,7 +1,7 @@
-//! Leases: receiving a message in place.
+//! Leases: a receiver reads a message in place.
 //!
-//! A lease leaves the message in its slot and notes its holder in a record. An acknowledgement frees the slot. A return, the death of the holder, or
-//! the end of the time limit puts the message back in its old place.
+//! A lease leaves the message in its slot and notes the holder of the message in a record. An acknowledgement frees the slot. A return, the death of
+//! the holder, or the time limit puts the message back in its old place.
 
 use super::found::Found;
 use super::held_messages::LeaseHandle;
@@ -19,7 +19,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::Node;
 use crate::waiters::Waiters;
 
-/// A receive that leases its message in place.
+/// A receive that leases a message in place.
 struct Lease;
 
 impl Receipt for Lease {
@@ -64,7 +64,7 @@ impl Receipt for Lease {
 }
 
 impl Engine {
-    /// Leases the next message, if there is one now.
+    /// Leases the next message, if the queue has a message now.
     pub fn try_lease(&self, me: &Thread, deadline: Deadline) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         self.try_take(me, &mut Lease, deadline)
@@ -78,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// Leases a message to the caller. The store that this function makes to the record's state takes effect: from then on the message is leased,
-    /// even if other words say that it is queued.
+    /// Leases a message to the caller. The store to the record's state is the decisive step: after it the message is leased, even if other words
+    /// still show it in the queue.
     fn keep(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -104,7 +104,7 @@ impl Engine {
         self.note_receive();
     }
 
-    /// Ends a lease and removes its message. Returns false if the lease has ended already, because its time was up.
+    /// Ends a lease and removes its message. Returns false if the lease has already ended at its time limit.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             let slot = record.slot.get();
@@ -112,7 +112,7 @@ impl Engine {
             engine.foretell_doorbell(receiving, 0, 1);
             engine.release_record(receiving, handle.index, record)?;
             crash_point!(LEASE_ENDED);
-            // The cell may have a count of returns, if a repair stored it while the lease was being returned.
+            // The cell may have a count of returns that a repair stored, if the lease was being returned when a process died.
             cell.forget();
             engine.free_held(receiving, slot, wakes);
             engine.wake_at_end(receiving, wakes);
@@ -120,7 +120,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease and makes its message the first of its priority. Returns false if the lease has ended already, because its time was up.
+    /// Ends a lease and makes its message the first of its priority. Returns false if the lease has already ended at its time limit.
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             engine.trace_end(receiving, record, TraceKind::Returned);
@@ -128,7 +128,7 @@ impl Engine {
             crash_point!(RETURN_ENDED);
             engine.serve(receiving, wakes)?;
             engine.update_wait_flags(receiving);
-            // The message may have been set aside instead, so that no message is left.
+            // If the message was set aside instead, the queue may be at the end of the stream.
             engine.wake_at_end(receiving, wakes);
             Ok(())
         })

@@ -11,11 +11,11 @@
 //!      +----------------------- nodes ----------------------+
 //! ```
 //!
-//! A send touches the senders' side and the cell; a receive touches the receivers' side and the cell. Only if a thread waits, a sender *serves* it:
+//! A send accesses the senders' side and the cell. A receive accesses the receivers' side and the cell. If a receiver waits, the sender *serves* it:
 //! the sender also takes the receiver lock, and hands messages over.
 //!
-//! Lock order: a thread that holds the sender lock never waits for the receiver lock. A thread that needs both takes the
-//! receiver lock first and borrows the sender lock.
+//! Lock order: a thread that holds the sender lock never waits for the receiver lock. A thread that needs both locks takes the receiver lock first
+//! and borrows the sender lock.
 
 #[cfg(any(loom, feature = "crash-points"))]
 mod account;
@@ -88,7 +88,7 @@ use crate::waiters;
 use crate::waiters::pacing::Pacing;
 use std::sync::Arc;
 
-/// A bit of the attention word: receivers are blocked. The attention word is in the wait flags, and every sender reads it.
+/// A bit of the attention word: receivers are blocked. The attention word is one of the wait flags, and every sender reads it.
 pub const RECEIVERS: u32 = 1;
 /// A bit of the attention word: a process is registered for a notification, and the queue was empty.
 pub(crate) const NOTICE: u32 = 2;
@@ -96,7 +96,8 @@ pub(crate) const NOTICE: u32 = 2;
 pub(crate) const WATCHED: u32 = 4;
 /// A bit of the attention word: the queue is closed for sending. The bit changes under both locks.
 pub const SEND_CLOSED: u32 = 8;
-/// A bit of the attention word: processes count as producers, and the queue is closed when the last producer ends. The bit is never cleared.
+/// A bit of the attention word: the queue has had producers (processes that count as senders), and is closed when the last producer ends. The bit is
+/// never cleared.
 pub(crate) const COUNTED: u32 = 16;
 /// A bit of the attention word: a message is delayed. The bit changes under the receiver lock.
 pub(crate) const DELAYED: u32 = 32;
@@ -104,21 +105,21 @@ pub(crate) const DELAYED: u32 = 32;
 /// The reason why an attempt did not succeed.
 pub type Refused = waiters::wait::Refused<NoSlot>;
 
-/// The queue has room but no free slot in circulation. The caller grows the queue and tries again.
+/// The error of a queue with room but without a free slot in circulation. The caller grows the queue and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSlot;
 
-/// A queue, as a handle of this process uses it. Only the meaning of a message's priority is specific to POSIX queues.
+/// A queue, as used by one handle of this process. Only the meaning of a message's priority is specific to POSIX queues.
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,
     pub pacing: Pacing,
     expected: Expected,
-    /// The rule that selects the next message. It follows from the queue's policy, which does not change.
+    /// The rule that selects the next message. The rule depends on the queue's policy, which never changes.
     selection: Selection,
-    /// The additional work that calls on this handle do: see [`Chore`].
+    /// The additional work that calls on this handle do, see [`Chore`].
     chore: Option<Chore>,
-    /// The function that makes the descriptor of a ring's receiver readable; None for a queue that is no ring.
+    /// The function that makes the descriptor of a ring's receiver readable. `None` if the queue is not a ring.
     notifier: Option<wake_word::Notifier>,
     /// The doorbell of this handle, for pollers.
     doorbell: Doorbell,
@@ -126,13 +127,13 @@ pub struct Engine {
     next_query: NextQuery,
     /// For sends: the time at which this handle may check again whether a producer lives.
     next_query_to_send: NextQuery,
-    /// The device and the inode number of the file; None for a queue with which no process can register for a notification.
+    /// The device and the inode number of the file. `None` if no process can register for a notification of the queue.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
     /// The function that handles this process's fired registrations with the queue.
     #[cfg(not(loom))]
     raise_own: Option<notification::RaiseOwn>,
-    /// The name of the queue, with its slash, for reports. Empty if no process wants them.
+    /// The name of the queue, with its slash, for reports. The name is empty if no process needs reports.
     name: Arc<[u8]>,
 }
 
@@ -159,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Creates an engine of the same segment, for a thread that outlives this engine. The new engine has no [`Chore`].
+    /// Creates an engine of the same segment, for a thread that may live longer than this engine. The new engine has no [`Chore`].
     #[cfg(not(loom))]
     pub fn share(&self) -> Engine {
         let mut engine = Engine::new(self.segment.share());
@@ -176,24 +177,24 @@ impl Engine {
         self.raise_own = Some(raise_own);
     }
 
-    /// Returns the device and the inode number of the file, which no process can forge.
+    /// Returns the device and the inode number of the file. No process can forge them.
     #[cfg(not(loom))]
     pub fn identity(&self) -> Option<(u64, u64)> {
         self.identity
     }
 
-    /// Returns no identity: a model has one queue.
+    /// Returns `None`: a model has only one queue, which needs no identity.
     #[cfg(loom)]
     pub(crate) fn identity(&self) -> Option<(u64, u64)> {
         Some((0, 0))
     }
 
-    /// Sets the name of the queue, with its slash, which reports bear.
+    /// Sets the name of the queue, with its slash, for reports.
     pub fn set_name(&mut self, name: &[u8]) {
         self.name = name.into();
     }
 
-    /// Notes an event for the log of the program, see [`report`]. `pid` is that of a dead process.
+    /// Notes an event for the log of the program, see [`report`]. `pid` is the id of a dead process.
     #[cold]
     fn report(&self, what: report::What, pid: u32) {
         report::note(what, report::Subject::Named(&self.name), pid, 0);
@@ -236,17 +237,18 @@ impl Engine {
                 }
                 Err(LockError::TimedOut) => return Err(Fault::Busy),
                 Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller),
-                // An intact borrower gives the lock back within a few slices.
+                // A correct borrower gives the lock back within a few slices.
                 Err(LockError::NoThread) if loans == LOANS => return Err(Fault::Busy),
-                // The borrower holds the receiver lock, or died with it. In the second case, the next owner of the receiver lock repairs both sides.
+                // The sender lock is lent. The borrower holds the receiver lock, or died with it. If the borrower died, the next owner of the
+                // receiver lock repairs both sides.
                 Err(LockError::NoThread) => {
                     loans += 1;
                     let mut wakes = DeferredWakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
                     let receiving = held.receiver();
                     if lock.is_left_lent() {
-                        // This thread holds the receiver lock and has borrowed no lock, so no living thread has borrowed the sender lock. The word
-                        // was overwritten.
+                        // The loan is not genuine: this thread holds the receiver lock and has borrowed nothing, so no living thread is a borrower. A
+                        // process has overwritten the word.
                         let both = receiving.with_loan();
                         recover::sender_side(both.sender(), &self.segment)?;
                         lock.give_back();
@@ -304,7 +306,8 @@ impl Engine {
         }
     }
 
-    /// Updates the attention word, which tells senders whether waiters want to be served. Callers call this after each change of the waiters' lists.
+    /// Updates the attention word, which shows senders whether they must serve waiters. Callers call this function after each change of the waiters'
+    /// lists.
     fn update_wait_flags(&self, receiving: ReceiverHeld<'_>) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
         let receivers = if waiting { RECEIVERS } else { 0 };
@@ -315,7 +318,7 @@ impl Engine {
         );
     }
 
-    /// Sets the bits `bits` of the attention word to their values in `flags`.
+    /// Sets the bits of the attention word that are in `bits` to their values in `flags`.
     fn set_attention(&self, receiving: ReceiverHeld<'_>, bits: u32, flags: u32) {
         let wait_flags = &self.segment.fixed().wait_flags;
         wait_flags.set_attention(receiving, bits, flags);
@@ -339,7 +342,7 @@ impl Engine {
         if let Some(fired) = wakes.fired() {
             self.tell_registered(fired);
         }
-        // A blocked sender's message may have been admitted, for which no send has rung.
+        // The message of a blocked sender may have entered the queue. No send has rung the doorbell for this message.
         self.ring_anyway();
         #[cfg(not(loom))]
         if wakes.need_timekeeper() {
@@ -359,8 +362,9 @@ impl Engine {
         self.with_receiver_lock_and_ring(me, deadline, work, || None::<fn()>)
     }
 
-    /// Runs `work` as [`with_receiver_lock`](Self::with_receiver_lock) does. `take_ring` returns the ring that `work` has deferred: it is rung right
-    /// after the unlock, before the wake-ups and reports, which may take time. Without one, pollers see the level before the unlock.
+    /// Runs `work` as [`with_receiver_lock`](Self::with_receiver_lock) does. `take_ring` returns the doorbell's ring that `work` has deferred. The
+    /// ring is made right after the unlock, before the wake-ups and reports, which may take time. Without a deferred ring, the doorbell shows the
+    /// level to pollers before the unlock.
     #[inline(always)]
     fn with_receiver_lock_and_ring<T, R: FnOnce()>(
         &self,

@@ -1,9 +1,9 @@
-//! Notification: the registered process is notified once, when a message comes to the empty queue. Source:
-//! mq_notify(3), and linux/ipc/mqueue.c, `__do_notify`.
+//! Notification: the registered process is notified once, when a message arrives in an empty queue. Source: mq_notify(3), and linux/ipc/mqueue.c,
+//! `__do_notify`.
 //!
-//! A registration is a record. At most one record is armed. A fired record stays until the registered process has handled it, and another process may
-//! register meanwhile. A queue has eight records from the start. It gets memory for a thousand more if many notified processes are stopped or get no
-//! processor.
+//! Each registration has a record. At most one record is armed. A fired record stays until the registered process has handled it, and another process
+//! may register meanwhile. A queue has eight records from the start. If many notified processes are stopped or get no processor time, the queue gets
+//! memory for a thousand more records.
 //! | word | state | may change it | if the registered process dies |
 //! |---|---|---|---|
 //! | `turn << 3` | free | holder of the receiver lock: armed, another turn | - |
@@ -11,14 +11,14 @@
 //! | `turn << 3 \| RAISING` | the holder of the receiver lock raises the signal | that holder: free, or fired; after its death the next holder: fired | as for any other process |
 //! | `turn << 3 \| FIRED`, perhaps with `WAITED` | fired; the record names the sender; with `WAITED` a thread sleeps until the record is free | its process, without the lock: free | free, by the process that registers next and finds no other record |
 //!
-//! Each change is one compare-and-swap, so if a withdrawal and a message come at once, exactly one of them takes effect. A bit of `registered` says
-//! that the queue was empty. Each holder of the receiver lock updates this bit before it unlocks, and before it takes a message. Therefore a message
-//! that came and was received in between also fires the registration. The attention word asks senders to update the bit only while the queue was
-//! empty.
+//! Each change of a record's word is one compare-and-swap. So if a withdrawal and a message happen at the same time, exactly one of them takes
+//! effect. A bit of `registered` records that the queue was empty. Each holder of the receiver lock updates this bit before it unlocks, and before it
+//! takes a message. Therefore a message that is sent and received between two updates also fires the registration. Only while the queue was empty,
+//! the attention word asks senders to update the bit.
 //!
-//! No process believes the action in a record. The registered process knows the action from its own memory. A sender in
-//! another process raises a signal only if the registered process consents to it ([`crate::consent`]). A process with write
-//! access to the segment therefore can't have a signal sent to a process that is not registered.
+//! No process trusts the action in a record. The registered process reads the action from its own memory. A sender in another process raises a signal
+//! only if the registered process consents to the signal ([`crate::consent`]). Therefore a process with write access to the segment can't make a
+//! sender signal a process that is not registered.
 
 mod registration;
 
@@ -45,25 +45,25 @@ use crate::sys::thread::{self, Thread};
 use crate::waiters::{List, Waiters};
 use std::time::Duration;
 
-/// The type of a function that handles a fired registration of the calling process. It gets the engine, the index of the record, the record, and the
-/// record's word. See [`Engine::set_identity`].
+/// The type of a function that handles a fired registration of the calling process. The function gets the engine, the index of the record, the
+/// record, and the record's word. See [`Engine::set_identity`].
 #[cfg(not(loom))]
 pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
 
-/// A bit of `registered`: a process is registered. The bits above [`EMPTY`] are the index of the record.
+/// A bit of `registered`: a process is registered. The bits above [`EMPTY`] contain the index of the record.
 const REGISTERED: u32 = 1;
 /// A bit of `registered`: the queue was empty.
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
 
-/// The time, in nanoseconds, for which a sender waits for a registered process. After it, the sender checks whether that process can run.
+/// The time, in nanoseconds, for which a sender waits for a registered process. After this time, the sender checks whether that process can run.
 const PROMPT: u64 = 2_000_000;
 
-/// How a process wants to be notified.
+/// The kind of notification that a process requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
-    /// A signal of the given number; 0 is no signal.
+    /// A signal with this number; the number 0 means no signal.
     Signal = 0,
     /// No notification.
     Nothing = 1,
@@ -84,7 +84,7 @@ impl What {
     }
 }
 
-/// A registration that is armed or fired.
+/// A registration whose record is armed or fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered {
     pub(crate) index: u32,
@@ -112,7 +112,7 @@ impl Engine {
         self.registration() & REGISTERED != 0
     }
 
-    /// Returns the bit of the attention word that asks senders to decide whether the registration fires; 0 if they need not.
+    /// Returns the bit of the attention word that asks senders to decide whether the registration fires. Returns 0 if no decision is necessary.
     #[inline(always)]
     pub(super) fn notice_wanted(&self) -> u32 {
         match self.registration() & (REGISTERED | EMPTY) {
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Returns the number of records, beyond the fixed ones, that have memory.
+    /// Returns the number of additional records that have memory. The fixed records are not counted.
     fn more_notices(&self) -> usize {
         let more = self.segment().fixed().receiver.more_notices();
         (more as usize).min(MORE_NOTICES)
@@ -143,7 +143,7 @@ impl Engine {
         (0_u32..).zip(self.segment().fixed().notices.iter().chain(more))
     }
 
-    /// Decides whether the queue has become empty or has filled since the last decision, and fires the registration if it has filled.
+    /// Decides whether the queue has become empty or has filled since the last decision. If the queue has filled, fires the registration.
     #[inline(always)]
     pub(super) fn note_change(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.registration() & REGISTERED != 0 && self.decide(receiving, wakes).is_err() {
@@ -160,7 +160,7 @@ impl Engine {
             (false, false) => {
                 self.set_registration(receiving, registration | EMPTY);
                 // ATTENTION: the thread stores the flag and then reads the stamps, as in `enlist_receiver`. Either the next sender sees the flag, or
-                // this thread finds the message of that sender here.
+                // this thread finds the message of that sender.
                 fence(Ordering::SeqCst);
                 if self.stays_filled(receiving, wakes)? {
                     self.fire(receiving, wakes);
@@ -208,7 +208,7 @@ impl Engine {
         Ok(self.segment().cell(slot)?.pid())
     }
 
-    /// Fires the registration because the process `pid` has closed an empty queue for sending: no message will fire it.
+    /// Fires the registration because the process `pid` has closed an empty queue for sending. After the close, no message can fire it.
     pub(super) fn fire_at_close(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -233,7 +233,7 @@ impl Engine {
         if let Some(notice) = self.notice(index) {
             let armed = notice.word();
             let is_notified = wants_notification(notice);
-            // To find the user of another process takes system calls, so `tell_registered` asks after the unlock.
+            // System calls are necessary to find the user of another process, so `tell_registered` finds the user after the unlock.
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.set_sender(receiving, pid, user);
             crash_point!(NOTICE_NOTED);
@@ -250,7 +250,8 @@ impl Engine {
         self.set_registration(receiving, 0);
     }
 
-    /// Returns the data with which the consent of a record's process is checked. None if the record needs no consent, or belongs to this process.
+    /// Returns the data with which the consent of a record's process is checked. Returns `None` if the record needs no consent, or belongs to this
+    /// process.
     fn asked(&self, notice: &Notice) -> Option<Asked> {
         let (pid, _) = notice.owner();
         let shown = notice.shown();
@@ -266,12 +267,12 @@ impl Engine {
         })
     }
 
-    /// Raises the signal of a registration in another process, if that process consents to it. Returns true if the registered process has to raise
-    /// the signal itself.
+    /// Raises the signal of a registration in another process, if that process consents to the signal. Returns true if the registered process has to
+    /// raise the signal itself.
     ///
-    /// This thread holds the lock meanwhile. So when a thread of the registered process finds the message, the signal has been raised. If this thread
-    /// dies here, the next holder of the lock makes the registered process raise the signal. If this thread is stopped here, it holds up the queue as
-    /// at any other step under the lock.
+    /// This thread holds the receiver lock. So the signal is raised before a thread of the registered process can find the message. If this thread
+    /// dies in this function, the next holder of the lock makes the registered process raise the signal. If this thread is stopped, it delays the
+    /// queue as at any other step under the lock.
     fn raise(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -290,7 +291,7 @@ impl Engine {
         !is_raised
     }
 
-    /// Notifies the registered process, after the unlock. As in the kernel, the signal has been raised when this function returns, except if the
+    /// Notifies the registered process, after the unlock. When this function returns, the signal has been raised, as in the kernel, unless the
     /// registered process can't run.
     #[cold]
     pub(super) fn tell_registered(&self, fired: Fired) {
@@ -303,10 +304,10 @@ impl Engine {
         if self.raise_own(fired.index, notice, fired.word) {
             return;
         }
-        // The record is read before the wake-up, because the woken process may free it.
+        // The record is read before the wake-up, because the woken process may free the record.
         let asked = self.asked(notice);
         futex::wake(notice.futex(), i32::MAX);
-        // `meet` and the wait below overlap with the wake-up of the process.
+        // The process wakes up while this thread runs `meet` and the wait below.
         if let Some(asked) = asked {
             consent::meet(&asked);
         }
@@ -329,36 +330,37 @@ impl Engine {
                 continue;
             }
             if !self.raise_own(index, notice, word) {
-                // The helper thread of this process is about to raise the signal.
+                // The helper thread of this process will raise the signal soon.
                 wait_until_raised(self.segment(), notice, word);
             }
         }
     }
 
-    /// Handles a fired registration of this process. Returns false if the registration belongs to another process, or another thread handles it.
+    /// Handles a fired registration of this process. Returns false if the registration belongs to another process, or another thread handles the
+    /// registration.
     #[cfg(not(loom))]
     fn raise_own(&self, index: u32, notice: &Notice, word: u32) -> bool {
         self.raise_own
             .is_some_and(|raise_own| raise_own(self, index, notice, word))
     }
 
-    /// Fires the registration in place of a sender that died before it fired the registration. A blocked thread calls this at the end of its slice,
-    /// when it checks the queue.
+    /// Fires the registration if its sender died before the sender could fire it. A blocked thread calls this function at the end of its slice, when
+    /// it checks the queue.
     pub fn fire_if_due(&self, me: &Thread) {
         let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
             let patience = Deadline::after(Duration::from_nanos(SLICE));
-            // If the lock's owner is stopped, this fails, and the thread tries again at the end of its next slice.
+            // An error is ignored: if the lock's owner is stopped, the thread tries again at the end of its next slice.
             let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
                 Ok(self.serve(receiving, wakes)?)
             });
         }
     }
 
-    /// Finds the armed registration again after the death of a lock owner. Whether the queue was empty meanwhile is
-    /// unknown: a superfluous notification is better than a missing one.
+    /// Restores the armed registration after the death of a lock owner. The queue may have been empty meanwhile, so the registration may fire without
+    /// need: a superfluous notification is better than a missing one.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
-        // It is also unknown whether a signal was raised. The registered process raises the signal itself at the end of its slice.
+        // The dead owner may or may not have raised a signal. The registered process raises the signal itself at the end of its slice.
         for (_, notice) in self.notices() {
             let word = notice.word();
             if word & STATE == RAISING {
@@ -373,7 +375,7 @@ impl Engine {
     }
 }
 
-/// Returns whether the process of a registration is notified when it is fired.
+/// Returns whether the process of a registration requests a notification.
 fn wants_notification(notice: &Notice) -> bool {
     match What::of(notice) {
         What::Nothing => false,
@@ -382,7 +384,7 @@ fn wants_notification(notice: &Notice) -> bool {
     }
 }
 
-/// Returns the process and the real user of the sender that fired the record. Asks the system for the user, unless a process has done so before.
+/// Returns the process and the real user of the sender that fired the record. Asks the system for the user, unless a process has already asked.
 fn ask_for_user(notice: &Notice) -> (u32, u32) {
     let (pid, user) = notice.sender();
     if user != NOT_ASKED {
@@ -406,7 +408,7 @@ fn is_owner_dead(lives: &dyn Liveness, notice: &Notice) -> bool {
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
-/// Returns whether the registered process lives and is not stopped. Returns true if that is unknown.
+/// Returns whether the registered process lives and is not stopped. Returns true if the state is unknown.
 fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
     let (pid, _) = notice.owner();
     let is_stopped = || lives.is_plain() && process::is_stopped(pid);

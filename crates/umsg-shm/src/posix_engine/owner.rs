@@ -1,4 +1,4 @@
-//! Tells whether a ring still has a process that receives.
+//! Finds out whether a ring still has a process that receives.
 //!
 //! | `state` | messages are taken | may change it |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | 2, enabled | yes | the owner: to closed |
 //! | 3, closed | no | - |
 //!
-//! The state does not change if the owner dies. Its process id in the segment shows the death.
+//! If the owner dies, the state stays the same. The owner's process id in the segment shows the death.
 
 use super::Engine;
 use crate::lock::SLICE;
@@ -24,8 +24,8 @@ impl Engine {
         self.segment().fixed().ownership.state() == CLOSED
     }
 
-    /// Returns whether the queue is a ring that is closed, or whose owner has died: no process makes room in such a ring any more. Makes system calls
-    /// to find out whether the owner lives.
+    /// Returns whether the queue is a ring that is closed, or whose owner has died. No process makes room in such a ring. Makes system calls to find
+    /// out whether the owner lives.
     pub(super) fn is_deserted(&self) -> bool {
         match self.segment().fixed().ownership.state() {
             0 => false,
@@ -34,8 +34,8 @@ impl Engine {
         }
     }
 
-    /// Wakes senders that wait for room, so that they notice that the ring is closed. If another thread holds the lock, this call has no effect, and
-    /// the senders notice it at the end of their slice.
+    /// Wakes senders that wait for room, so that they notice that the ring is closed. If another thread holds the lock too long, this call has no
+    /// effect, and the senders notice the close at the end of their slice.
     pub fn wake_senders(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);
         let _ = self.with_receiver_lock(me, patience, |_, wakes| {

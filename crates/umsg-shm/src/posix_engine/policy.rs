@@ -1,4 +1,4 @@
-//! The overflow policy: messages that a queue can't take, can't keep or can't deliver.
+//! The overflow policy: what happens to messages for which the queue has no room, and to messages that expire or can't be delivered.
 //!
 //! | reason | result |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | the message is older than the queue's time to live | dropped, or set aside, when a call finds it |
 //! | the message was leased and returned as often as the queue allows | set aside |
 //!
-//! A message that is set aside is held in the state `Aside` until a process sends it to the dead-letter queue. That send takes the locks of the
-//! other queue, so the process must hold no lock of this queue. A message that is set aside takes a slot, but does not count towards the queue's
-//! capacity.
+//! A message that is set aside is held in the state `Aside` until a process sends the message to the dead-letter queue. The send takes the locks of
+//! the dead-letter queue, so the process must hold no lock of this queue. A message that is set aside takes a slot, but does not count towards the
+//! queue's capacity.
 
 use super::found::Found;
 use super::{DeferredWakes, Engine, Refused};
@@ -27,8 +27,8 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::stack::roomy;
 use crate::sys::thread::Thread;
 
-/// Additional work of calls on a queue, which they do while they hold no lock: sending messages to the dead-letter queue. `umsg` provides this work,
-/// because only that crate knows how to open another queue.
+/// Additional work of calls on a queue: sending messages to the dead-letter queue. The calls do this work while they hold no lock. `umsg` provides
+/// the function, because only that crate can open another queue.
 pub struct Chore(Box<dyn Fn(&Engine) + Send + Sync>);
 
 impl Chore {
@@ -49,9 +49,9 @@ impl std::fmt::Debug for Chore {
 pub(super) enum Selection {
     /// The oldest message of the highest priority.
     Strict,
-    /// The oldest message of the highest priority that has not expired.
+    /// The oldest message of the highest priority, among the messages that have not expired.
     Expiring,
-    /// Lower priorities have turns: see [`fair`](super::fair). Messages may expire, too.
+    /// Lower priorities get turns: see [`fair`](super::fair). Messages may also expire.
     Fair,
 }
 
@@ -92,8 +92,8 @@ impl Engine {
         }
     }
 
-    /// Returns whether a call may have to deliver another message than `found`, which is next in strict order: `found` has expired, or a lower
-    /// priority may have its turn.
+    /// Returns whether a call may have to deliver another message than `found`, the next message in strict order. The reasons: `found` has expired,
+    /// or a lower priority may have its turn.
     #[inline(always)]
     pub(super) fn is_passed_over(&self, found: &Found<'_>) -> bool {
         match self.selection {
@@ -110,7 +110,7 @@ impl Engine {
         next: Found<'a>,
     ) -> Result<Option<Found<'a>>, Fault> {
         let mut next = Some(next);
-        // A queue has at most as many messages as slots: a longer walk shows corruption.
+        // A walk over more messages than slots shows corruption.
         for _ in 0..=self.segment().layout().slots {
             let Some(mut found) = next else {
                 return Ok(None);
@@ -145,7 +145,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a message that no receiver gets. In the turns of fair priorities, the removal does not count.
+    /// Removes a message that no receiver gets. With fair priorities, the removal does not count as a turn.
     fn take_undelivered(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Takes a message out of the queue, and holds it for the dead-letter queue.
+    /// Removes a message from the queue, and holds the message for the dead-letter queue.
     fn set_aside(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -180,14 +180,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether one more message may be set aside without using the queue's capacity.
+    /// Returns whether one more message may be set aside without reducing the queue's capacity.
     fn may_set_aside(&self) -> bool {
         // Relaxed: the caller holds the receiver lock.
         let aside = self.segment().fixed().leases.aside.load(Ordering::Relaxed);
         leases::in_the_way(aside.saturating_add(1)) == 0
     }
 
-    /// Returns whether a leased message has come back as often as the queue allows.
+    /// Returns whether a message was leased and returned as often as the queue allows.
     pub(super) fn is_undeliverable(&self, record: &LeaseRecord) -> bool {
         let policy = self.policy();
         policy.max_deliveries != 0
@@ -197,7 +197,7 @@ impl Engine {
 
     /// Turns a lease into a message that is set aside.
     pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, record: &LeaseRecord) {
-        // Until the state changes, this word is the time limit of a lease, which ends now anyway.
+        // Until the state changes, this word is the time limit of the lease, and the lease ends now in any case.
         record.until.set(Reason::Undelivered.number().into());
         leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
@@ -205,7 +205,7 @@ impl Engine {
         self.count_held(receiving, -1);
     }
 
-    /// Drops the expired messages of the whole queue. The list of each priority is in order of time.
+    /// Drops the expired messages of the whole queue. The list of each priority is in order of time, so only first messages are checked.
     pub(super) fn sweep(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         self.drain(receiving)?;
         let order = Priorities::of(self.segment());
@@ -226,7 +226,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for a message of priority `key` in a queue that drops old messages. Returns false if the new message is to be dropped instead.
+    /// Makes room for a message of priority `key` in a queue that drops old messages. Returns false if the new message must be dropped instead.
     pub(super) fn make_room(
         &self,
         me: &Thread,
@@ -239,7 +239,7 @@ impl Engine {
                 return Ok(true);
             }
             self.drain(receiving)?;
-            // The store is empty: held messages take all the room of the queue.
+            // If the store is empty, held messages take all the room of the queue.
             let lowest = Priorities::of(self.segment())
                 .lowest()
                 .ok_or(Refused::NotNow)?;
@@ -252,7 +252,7 @@ impl Engine {
         })
     }
 
-    /// Serves waiters and drops expired messages. This comes before a queued message is dropped to make room.
+    /// Serves waiters and drops expired messages, before a queued message is dropped to make room.
     fn begin_to_make_room(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -261,7 +261,7 @@ impl Engine {
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         if !self.no_sender_waits() {
-            // Waiting senders get the free room and any new room.
+            // Waiting senders get the present room and all room that is made later.
             return Err(Refused::NotNow);
         }
         if self.policy().time_to_live != 0 {
@@ -279,7 +279,7 @@ impl Engine {
         let found = self.stored_at(order.first(lowest)?, lowest)?;
         if self.policy().sets_aside() && self.may_set_aside() {
             match self.set_aside(receiving, &found, Reason::Dropped) {
-                // A message that is set aside needs a record, and there is no memory for it: the message is dropped without a record.
+                // A message can be set aside only with a record, and there is no memory for a record. The message is dropped instead.
                 Err(Fault::NoMemory) => {}
                 other => return other,
             }
@@ -287,8 +287,8 @@ impl Engine {
         self.drop_message(receiving, &found)
     }
 
-    /// Makes all the room that a batch lacks, or none, as [`make_room`](Self::make_room) does for one message. `key` is the highest priority in the
-    /// batch.
+    /// Makes the room that a batch needs, as [`make_room`](Self::make_room) does for one message. Makes either all of this room or none. `key` is the
+    /// highest priority in the batch.
     pub(super) fn make_room_for_batch(
         &self,
         me: &Thread,
@@ -306,7 +306,7 @@ impl Engine {
             }
             self.drain(receiving)?;
             if self.segment().fixed().receiver.stored(receiving) < missing {
-                // Held messages take the room of the queue.
+                // Held messages take too much of the queue's room.
                 return Err(Refused::NotNow);
             }
             if !self.has_no_better(key, missing)? {
@@ -322,7 +322,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether the store has that number of messages of priority `key` or of lower priorities.
+    /// Returns whether the store has at least this number of messages of priority `key` or of lower priorities.
     fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Fault> {
         let order = Priorities::of(self.segment());
         let mut priority = match order.has(key)? {

@@ -1,6 +1,6 @@
-//! Prefetching stored messages: the fetch of a cell from memory begins before a receive needs the cell.
+//! Prefetches stored messages: the processor begins to fetch a cell from memory before a receive needs the cell.
 //!
-//! Messages of mixed priorities lie in cells all over the region. Walking a few messages ahead at each receive would cost more than it saves.
+//! Messages of mixed priorities are in cells all over the region. A walk over the next few messages at each receive would cost more than it saves.
 //! Therefore a handle remembers the messages that it has prefetched, and each receive walks one message further.
 //!
 //! ```text
@@ -8,15 +8,15 @@
 //!    9           8      8      5                              2
 //! ```
 //!
-//! The expected messages are only a guess: other processes receive as well, and messages of higher priority arrive. A wrong guess costs one
-//! superfluous fetch of a line.
+//! The expected messages are a guess: other processes receive as well, and messages of higher priority arrive. A wrong guess costs one unnecessary
+//! fetch of a cache line.
 
 use crate::posix_engine::Priorities;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The distance, in messages, at which a handle prefetches. A fetch from memory takes as long as two or three receives.
 const AHEAD: usize = 4;
-/// In place of an expected message, if there is none.
+/// The value of an empty entry in the buffer of expected messages.
 const NONE: u64 = u64::MAX;
 
 /// The messages that a handle expects to receive next. The value is private to the process, and is used under the receiver lock. It has its own cache
@@ -39,9 +39,9 @@ impl Default for Expected {
     }
 }
 
-// All accesses are Relaxed: the values are guesses of one process, and are accessed under a lock.
+// All accesses are Relaxed: the values are guesses of one process, which accesses them under the receiver lock.
 impl Expected {
-    /// Notes that the message in `slot` is being received, and prefetches a later message. The received message is still in the order.
+    /// Notes that the message in `slot` is being received, and prefetches a later message. The received message is still in its list.
     #[inline(always)]
     pub(super) fn received(
         &self,
@@ -58,7 +58,7 @@ impl Expected {
         }
     }
 
-    /// Replaces the expected message that was received by another one, the first behind the last expected message.
+    /// Replaces the received message in the buffer of expected messages. The new entry is the message after the last expected message.
     #[inline(always)]
     fn walk_on(&self, order: &Priorities<'_>, next: usize, fetch: impl Fn(u32)) {
         let last = self.places[(next + AHEAD - 1) % AHEAD].load(Relaxed);
@@ -70,7 +70,8 @@ impl Expected {
         }
     }
 
-    /// Continues at a message that was not expected: other handles have received the messages before it, or it has a higher priority.
+    /// Updates the expected messages after the receive of another message than the next one. Other handles have received the messages before it, or
+    /// it has a higher priority.
     fn find_again(
         &self,
         order: &Priorities<'_>,
@@ -87,7 +88,7 @@ impl Expected {
         }
     }
 
-    /// Expects the messages behind `place`, and fetches them.
+    /// Fills the buffer with the messages after `place`, and fetches them.
     #[cold]
     fn begin(&self, order: &Priorities<'_>, mut place: u64, fetch: impl Fn(u32)) {
         for expected in &self.places {
@@ -106,7 +107,7 @@ fn pack(key: usize, slot: u32) -> u64 {
     (key as u64) << 32 | u64::from(slot)
 }
 
-/// Returns the message that comes after `place` in the order of delivery; [`NONE`] behind the last message.
+/// Returns the message after `place` in the order of delivery. Returns [`NONE`] after the last message.
 #[inline(always)]
 fn step(order: &Priorities<'_>, place: u64) -> u64 {
     if place == NONE {
@@ -129,7 +130,7 @@ mod tests {
     use crate::posix_engine::segment::{Segment, testing};
     use std::cell::RefCell;
 
-    /// A store, and the slots that were prefetched.
+    /// A store of messages, and the slots that were prefetched.
     struct Store {
         segment: Segment,
         expected: Expected,

@@ -1,4 +1,4 @@
-//! The producers of a POSIX queue: see [`crate::producers`].
+//! The producers of a POSIX queue, see [`crate::producers`].
 
 use super::{COUNTED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::doorbell::Watched;
@@ -17,14 +17,14 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process as a producer. If it already counts, gives it one more guard. Returns false if the process has no record and too
-    /// many other processes count.
+    /// Counts the calling process as a producer. If the process is already a producer, gives it one more guard. Returns false if the process has no
+    /// record and all records belong to other producers.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             self.check_producers(receiving, me, wakes)?;
             if self.policy().close_with_producers {
-                // The bit is set before the record is written: if the process dies in between, senders still check the record.
+                // The bit is set before the record is written. If the process dies between the two steps, senders still check the record.
                 self.set_attention(receiving, COUNTED, COUNTED);
             }
             let producers = &self.segment().fixed().producers;
@@ -34,7 +34,7 @@ impl Engine {
         })
     }
 
-    /// Removes one guard of the calling process. The end of the last producer closes the queue. Returns false if the process did not count.
+    /// Removes one guard of the calling process. When the last producer ends, the queue is closed. Returns false if the process was not a producer.
     pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
         self.change_closing(me, |engine, both, wakes| {
             let (receiving, producers) = (both.receiver(), &engine.segment().fixed().producers);
@@ -46,7 +46,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether all producers of an open queue have died. The next call that checks this closes the queue.
+    /// Returns whether all producers of an open queue have died. The next send or receive that checks the producers closes the queue.
     pub fn has_lost_producers(&self, me: &Thread) -> bool {
         let is_left = self.with_receiver_lock(me, Deadline::Passed, |receiving, _| {
             Ok(self.is_left(receiving))
@@ -54,12 +54,12 @@ impl Engine {
         is_left.unwrap_or(false)
     }
 
-    /// Closes the queue before a send, if all its producers have died.
+    /// Closes the queue before a send, if all producers of the queue have died.
     pub(super) fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         let attention = self.segment().fixed().wait_flags.attention();
         if attention & (COUNTED | SEND_CLOSED) == COUNTED && self.next_query_to_send.seems_due() {
-            // If the lock's owner is stopped, this fails. The send itself then finds that out, or does not need the lock: a stopped receiver must not
-            // block senders.
+            // An error is ignored: if the lock's owner is stopped, the send itself finds the reason, or does not need the lock. A stopped receiver
+            // must not block senders.
             let patience = deadline.or_slice(STOPPED);
             let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
                 self.close_for_sender(receiving, me, wakes);
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Closes the queue if all its producers have died. Returns a refusal if the queue is closed for sending. The caller does not hold the sender
+    /// Closes the queue if all its producers have died. Returns an error if the queue is closed for sending. The caller does not hold the sender
     /// lock.
     #[inline(always)]
     pub(super) fn check_producers(
@@ -94,14 +94,14 @@ impl Engine {
         self.check_open(receiving)
     }
 
-    /// Returns whether the queue is closed for sending, or the death of a producer may close it.
+    /// Returns whether the queue is closed for sending, or is closed when its producers die.
     #[inline(always)]
     pub(super) fn may_be_closed(&self) -> bool {
         let attention = self.segment().fixed().wait_flags.attention();
         attention & (SEND_CLOSED | COUNTED) != 0
     }
 
-    /// Closes the queue if all its producers have died. Checks this at most once in a pause.
+    /// Closes the queue if all its producers have died. A pause between two checks limits their number.
     pub(super) fn close_if_left(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -113,8 +113,8 @@ impl Engine {
         }
     }
 
-    /// Closes the queue before a send as [`close_if_left`](Self::close_if_left) does after a receive. Sends and receives of a handle have separate
-    /// pauses between two checks.
+    /// Closes the queue before a send, like [`close_if_left`](Self::close_if_left) after a receive. A handle has separate pauses for its sends and
+    /// its receives.
     fn close_for_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -130,14 +130,14 @@ impl Engine {
         if !self.is_left(receiving) {
             return;
         }
-        // If a stopped sender holds the sender lock, this fails, and a later call closes the queue.
+        // If a stopped sender holds the sender lock, the loan fails, and a later call closes the queue.
         if let Ok(both) = self.borrow_sender_lock(receiving, me, Deadline::Passed) {
             self.set_send_closed(both, me, wakes);
             self.segment().fixed().sender.lock.give_back();
         }
     }
 
-    /// Returns whether the queue is open and had producers, so that their end closes it.
+    /// Returns whether the queue is open and had producers: then the end of the last producer closes the queue.
     pub(super) fn may_be_left(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.policy().close_with_producers
             && !self.is_send_closed()
@@ -150,7 +150,7 @@ impl Engine {
         self.may_be_left(receiving) && producers.are_gone(receiving, self.segment())
     }
 
-    /// Forgets the dead producers when a closed queue is reopened: from then on, only producers that live now count.
+    /// Removes the dead producers when a closed queue is reopened. Only producers that live at that time keep counting.
     pub(super) fn forget_dead_producers(&self, both: BothHeld<'_>) {
         let producers = &self.segment().fixed().producers;
         producers.forget_dead(both.receiver(), self.segment());

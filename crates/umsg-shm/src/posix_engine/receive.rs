@@ -26,13 +26,13 @@ use crate::waiters::{List, Waiters};
 
 /// The distance, in ring positions, at which the receiver prefetches cells.
 const AHEAD: u64 = 6;
-/// In a stream, the receiver reads the senders' cursor once for this number of messages.
+/// The number of messages in a stream for which the receiver reads the senders' cursor once.
 const LOOK_AT_SENT: u32 = 8;
 
-/// The next message in the ring, as a receiver sees it without the lock.
+/// The next message in the ring, as a receiver reads it without the lock.
 struct Sighted<'a> {
     position: u64,
-    /// The value of the one-priority word, which was read before the stamp.
+    /// The value of the one-priority word, which was read before the stamp of the message.
     run: u64,
     slot: u32,
     cell: &'a Cell,
@@ -67,8 +67,9 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
-    /// Receives a message if there is one now. This function does the plain case: the lock is free, the next message is in the ring, all messages
-    /// from there on have the same priority, and the receive has no other duty. In every other case, it calls another function as its last step.
+    /// Receives a message if the queue has a message now. This function handles the plain case: the lock is free, the next message is in the ring,
+    /// all messages from this message on have the same priority, and the receive has no other duty. In every other case, it calls another function as
+    /// its last step.
     #[inline(always)]
     pub fn try_receive(
         &self,
@@ -91,7 +92,7 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Receives as [`try_receive`](Self::try_receive) does, if a condition of its plain case does not hold under the lock.
+    /// Receives like [`try_receive`](Self::try_receive), after a condition of the plain case was false under the lock.
     #[inline(never)]
     fn try_receive_unlocked(
         &self,
@@ -104,7 +105,7 @@ impl Engine {
         self.try_take(me, &mut Copy { buffer }, deadline)
     }
 
-    /// Receives as [`try_receive`](Self::try_receive) does, if a condition of its plain case does not hold without the lock.
+    /// Receives like [`try_receive`](Self::try_receive), after a condition of the plain case was false without the lock.
     #[inline(never)]
     fn try_receive_slow(
         &self,
@@ -115,7 +116,7 @@ impl Engine {
         self.try_take(me, &mut Copy { buffer }, deadline)
     }
 
-    /// Returns the next message in the ring, read without the lock. None if a condition of the plain case does not hold.
+    /// Returns the next message in the ring, read without the lock. Returns `None` if a condition of the plain case is false.
     #[inline(always)]
     fn sight(&self) -> Option<Sighted<'_>> {
         let fixed = self.segment().fixed();
@@ -134,10 +135,10 @@ impl Engine {
         })
     }
 
-    /// Receives a message that was seen without the lock, if the plain case holds under the lock, too.
+    /// Receives a message that was read without the lock, if the conditions of the plain case are also true under the lock.
     ///
-    /// While `drained` equals the position of the message, the message is still in the ring. The stamp, which is read again, proves that the message
-    /// is in this slot, even after a repair in between. RUN: the one-priority word was read before the stamp, and has not changed since.
+    /// While `drained` equals the position of the message, the message is still in the ring. The stamp, which is read once more, proves that the
+    /// message is in this slot, even after a repair in between. RUN: the one-priority word was read before the stamp, and has not changed since.
     #[inline(always)]
     fn take_sighted(
         &self,
@@ -163,7 +164,7 @@ impl Engine {
         Some(taken)
     }
 
-    /// Takes a message if there is one now.
+    /// Takes a message if the queue has a message now.
     #[inline(always)]
     pub(super) fn try_take<R: Receipt>(
         &self,
@@ -184,8 +185,8 @@ impl Engine {
         })
     }
 
-    /// Returns whether the receiver must check under the lock although it sees no message. The reasons: the lock's owner is dead, an offer was made
-    /// to a receiver that is dead or stopped, leases may end, or a process polls or is a producer.
+    /// Returns whether the receiver must check the queue under the lock although it sees no message. The reasons: the lock's owner is dead, an offer
+    /// was made to a receiver that is dead or stopped, leases may end, a process polls, or a producer may have died.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0
             || (self.holds_any() && self.may_reclaim())
@@ -196,7 +197,7 @@ impl Engine {
             || self.policy().close_with_producers
     }
 
-    /// Returns whether there is a message, read without the lock. If it returns false, the queue was empty at some instant during the call.
+    /// Returns whether the queue has a message, read without the lock. If the result is false, the queue was empty at some instant during the call.
     #[inline(always)]
     pub(super) fn seems_filled(&self) -> bool {
         let receiver = &self.segment().fixed().receiver;
@@ -248,8 +249,8 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Returns the message that the caller gets. Before that, serves receivers that have waited longer. Messages of dead holders come back before the
-    /// queue counts as empty.
+    /// Returns the message that the caller gets. First serves receivers that have waited longer. Before the queue counts as empty, messages of dead
+    /// holders are put back into it.
     #[inline(always)]
     pub(super) fn next(
         &self,
@@ -261,7 +262,7 @@ impl Engine {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
         }
-        // Until now the queue held the message that the caller takes.
+        // Until now, the queue contained the message that the caller takes, so the queue may become empty with this receive.
         self.note_change(receiving, wakes);
         let found = match self.holds_any() || self.selection != Selection::Strict {
             true => self.next_in_time(receiving, wakes)?,
@@ -273,8 +274,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Returns the message that the caller gets, as [`next`](Self::next) does, for a queue with held messages, a time to live or fair priorities.
-    /// Messages of dead holders come back first, because they may have a higher priority.
+    /// Returns the message that the caller gets, like [`next`](Self::next), for a queue with held messages, a time to live or fair priorities.
+    /// Messages of dead holders are put back first, because they may have a higher priority.
     #[cold]
     fn next_in_time(
         &self,
@@ -287,7 +288,7 @@ impl Engine {
         let upcoming = self.upcoming(receiving);
         wakes.add_reports();
         match upcoming? {
-            // Expired messages were removed, which has made room for waiting senders.
+            // Expired messages were removed, so waiting senders get room.
             None if Waiters::of(self.segment()).len(List::Senders) != 0 => {
                 self.admit(receiving, wakes)?;
                 self.upcoming(receiving)
@@ -316,7 +317,7 @@ impl Engine {
         Ok(found.taken())
     }
 
-    /// Prefetches the cell of a message that comes after `found` in a stream.
+    /// Prefetches the cell of a message that follows `found` in a stream.
     #[inline(always)]
     fn prefetch_upcoming(&self, found: &Found<'_>, streak: u32) {
         if found.is_stored() {
@@ -326,8 +327,8 @@ impl Engine {
         }
     }
 
-    /// Prefetches a later cell in the ring, if its message was sent. A prefetch of a line that the sender still writes would cost both sides a
-    /// transfer of the line. A read of `sent` for each message would cost as much.
+    /// Prefetches the cell of a later message in the ring, if the message was sent. If the sender still writes a cache line, a prefetch of the line
+    /// would cost both sides a transfer. A read of `sent` for each message would cost as much.
     #[inline(always)]
     pub(super) fn prefetch_in_ring(&self, streak: u32) {
         let fixed = self.segment().fixed();
@@ -341,13 +342,13 @@ impl Engine {
         }
     }
 
-    /// Prefetches the cell of a message in the store that comes a few messages after `found`.
+    /// Prefetches the cell of a message in the store, a few messages after `found`.
     #[inline]
     pub(super) fn prefetch_stored(&self, found: &Found<'_>) {
         let order = Priorities::of(self.segment());
         let fetch = |slot| {
             self.segment().prefetch(slot);
-            // The next prefetch continues from this slot, and needs its link.
+            // The next prefetch continues from this slot, and needs the slot's link.
             self.segment().prefetch_link(slot);
         };
         self.expected.received(&order, found.key, found.slot, fetch);
@@ -360,7 +361,7 @@ impl Engine {
         receiver.note_receive(clock::monotonic_coarse());
     }
 
-    /// Receives a message, and waits for one until `deadline`.
+    /// Receives a message, and waits until `deadline` for a message.
     #[inline(never)]
     pub fn receive(
         &self,
@@ -389,7 +390,7 @@ impl Engine {
             if self.spin_for_message(calm, deadline) {
                 return Ok(None);
             }
-            // A call counts once, even if it waits again because its message was withdrawn.
+            // A call counts as one wait, even if it waits again because its message was withdrawn.
             if !std::mem::replace(&mut is_counted, true) {
                 self.segment().fixed().counters.count(Event::ReceiveBlocked);
             }

@@ -1,8 +1,8 @@
 //! Repairs: the next owner of a lock restores the data of the dead owner.
 //!
-//! A repair trusts the cursors of the ring, the stamps and marks of the cells, and the words of the nodes. It rebuilds
-//! everything else. A repair may be killed at any point: the lock is orphaned again, and the next owner starts over.
-//! Its time grows with the number of slots in circulation.
+//! A repair trusts the cursors of the ring, the stamps and marks of the cells, and the words of the nodes. A repair rebuilds everything else. If a
+//! repair is killed, the lock is orphaned again, and the next owner starts the repair from the beginning. The time of a repair grows with the number
+//! of slots in circulation.
 
 use super::{Engine, batch};
 use crate::arena;
@@ -36,8 +36,8 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
     let freed = fixed.published.freed_so_far();
     let sent = sender.next_position(sending);
     let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
-    // GONE: a receiver may have taken the message already, and the entry may then name another slot. The fence pairs with the release in
-    // `Ring::write`: if the entry names another slot, the cursor has passed the position.
+    // GONE: a receiver may have taken the message already, and the entry of the ring may then contain another slot. The fence pairs with the release
+    // in `Ring::write`: if the entry contains another slot, the cursor has passed the position.
     fence(Ordering::Acquire);
     let drained = fixed.receiver.drained_hint();
     let is_sent = published || drained.wrapping_sub(sent) as i64 > 0;
@@ -48,7 +48,7 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
         None => {}
     }
     sender.see_freed(sending, freed);
-    // KEPT: the next sender checks whether there is room, and whether a thread waits for it.
+    // KEPT: the room is kept, so that the next sender checks the room, and whether a thread waits for it.
     sender.keep_room(sending, segment.layout().max_messages);
     if sender.is_arena_broken(sending) {
         arena::rebuild(segment, sending)?;
@@ -59,8 +59,8 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
 
 /// Repairs the receivers' side, and the senders' side if its lock was lent.
 ///
-/// Every slot is in one of these places: held by a process, in the ring between `drained` and `freed`, named by a node, or marked as stored.
-/// Any other slot belonged to the dead owner, and becomes free. The repair rebuilds the store and the lists of nodes.
+/// Every slot is in one of these places: held by a process, in the ring between `drained` and `freed`, named by a node, or marked as stored. All
+/// other slots belonged to the dead owner, and become free. The repair rebuilds the store and the lists of nodes.
 pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let fixed = segment.fixed();
@@ -83,7 +83,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     crash_point!(REPAIR_STORED);
     free_the_rest(receiving, engine, &survey);
     crash_point!(REPAIR_FREED);
-    // The counts are published only after waiters for room were served.
+    // The counts are published later, after the waiters for room were served.
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
     engine.note_delayed(receiving);
@@ -92,8 +92,8 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     Ok(())
 }
 
-/// Completes or ends every lease and reservation, and notes their slots in the survey. A record takes precedence over all other words that name its
-/// slot.
+/// Completes or ends every lease and reservation, and notes their slots in the survey. If other words name the same slot, the record takes
+/// precedence.
 fn survey_holds(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -111,7 +111,7 @@ fn survey_holds(
     Ok(())
 }
 
-/// Completes the step of a lease or reservation at which the owner of the lock died. Returns false if the record has ended.
+/// Completes the interrupted step of a lease or reservation: the owner of the lock may have died in it. Returns false if the record has ended.
 fn complete_hold(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -120,11 +120,11 @@ fn complete_hold(
     let slot = record.slot.get();
     match leases::State::of(record) {
         leases::State::Free | leases::State::Arrived => Ok(false),
-        // COMMIT_MARKED: the message is sent, and is in the store.
+        // Death at the crash point COMMIT_MARKED: the message is sent, and is in the store.
         leases::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
-        // LEASE_HELD, RETURN_MARKED: the message belongs to the lease, even if it is in the queue, too.
-        // DUE_MARKED: the message is delayed, even if it is marked as stored.
-        // REDRIVE_HELD, REDRIVE_RETURNED: the message is being sent elsewhere, even if it is marked as stored.
+        // Death at LEASE_HELD or RETURN_MARKED: the message belongs to the lease, even if the queue still contains it. Death at DUE_MARKED: the
+        // message is delayed, even if it is marked as stored. Death at REDRIVE_HELD or REDRIVE_RETURNED: the message is being sent to another queue,
+        // even if it is marked as stored.
         leases::State::Leased
         | leases::State::Aside
         | leases::State::Moving
@@ -136,7 +136,8 @@ fn complete_hold(
     }
 }
 
-/// Completes an arrival. ARRIVE_NOTED, ARRIVE_MARKED: the message is put into the store, and its record no longer names it.
+/// Completes an arrival. After a death at the crash point ARRIVE_NOTED or ARRIVE_MARKED, puts the message into the store and removes the message from
+/// its record.
 fn complete_arrival(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -154,7 +155,7 @@ fn complete_arrival(
     Ok(())
 }
 
-/// Takes a message out of the queue, if it is still there, because a lease or a node owns it.
+/// Removes a message from the queue, if the queue still contains it, because a lease or a node owns the message.
 fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
     let drained = segment.fixed().receiver.drained(receiving);
@@ -169,7 +170,7 @@ fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Resul
     Ok(())
 }
 
-/// Completes the step of every node at which the owner of the lock died, and notes the slots of nodes in the survey.
+/// Completes the interrupted step of every node: the owner of the lock may have died in it. Notes the slots of nodes in the survey.
 fn settle_nodes(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -178,7 +179,7 @@ fn settle_nodes(
     for (_, node) in Waiters::of(engine.segment()).all() {
         match (List::of(node), state(node)) {
             (List::None, _) | (List::Receivers, State::Waiting) => {}
-            // LEASE_HELD: the thread of the node leased the offered message.
+            // Death at the crash point LEASE_HELD: the thread of the node has leased the offered message.
             (List::Offered, _) if survey.has(node.slot.get() as usize) => {
                 node.list.set(List::None as u32);
             }
@@ -193,7 +194,7 @@ fn settle_nodes(
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
             }
-            // A batch has its turn. If its thread lives, the thread tries to send by itself.
+            // The batch has its turn. A living thread tries to send by itself.
             (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
                 node.list.set(List::None as u32)
             }
@@ -207,21 +208,23 @@ fn settle_nodes(
     Ok(())
 }
 
-/// Completes an offer. SERVE_OFFERED: the message belongs to the node, even if it is still in the queue.
+/// Completes an offer. After a death at the crash point SERVE_OFFERED, the message belongs to the node, even if the queue still contains it.
 fn complete_offer(receiving: ReceiverHeld<'_>, engine: &Engine, node: &Node) -> Result<(), Fault> {
     leave_queue(receiving, engine, node.slot.get())?;
     node.list.set(List::Offered as u32);
     Ok(())
 }
 
-/// Puts a message back into the store whose offer was being withdrawn when the owner of the lock died. The message keeps its number.
+/// Puts a message back into the store if the owner of the lock died while it withdrew the offer of the message. The message keeps its sequence
+/// number.
 fn return_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
     engine.segment().cell(node.slot.get())?.set_stored(true);
     node.list.set(List::None as u32);
     Ok(())
 }
 
-/// Completes an admission. ADMIT_ACCEPTED: the message is sent, and is put into the store if it was not there.
+/// Completes an admission. After a death at the crash point ADMIT_ACCEPTED, the message is sent. If the message is not in the store, puts it into the
+/// store.
 fn complete_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -235,8 +238,8 @@ fn complete_admission(
     Ok(())
 }
 
-/// Notes the slots in the ring in the survey, and marks them as not stored. DRAIN_LINKED: a message that the dead owner was moving into the store
-/// stays in the ring.
+/// Notes the slots in the ring in the survey, and marks their messages as not stored. After a death at the crash point DRAIN_LINKED, a message that
+/// was being moved into the store stays in the ring.
 fn survey_ring(
     receiving: ReceiverHeld<'_>,
     segment: &Segment,
@@ -249,7 +252,7 @@ fn survey_ring(
     if len > survey.slots() as u64 {
         return Err(Fault::Damaged);
     }
-    // From the first unpublished position on, the slots belong to senders, which may be filling one of them.
+    // From the first unpublished position on, the slots belong to senders. A sender may be filling one of these slots.
     let mut is_ours = true;
     for step in 0..len {
         let position = drained.wrapping_add(step);
@@ -283,12 +286,12 @@ fn rebuild_store(
         (messages, bytes) = (messages + 1, bytes + found.len as u64);
         receiver.raise_sequence(receiving, sequence);
     }
-    // This step comes last: receivers read the count without the lock, and must not find the store empty during the repair.
+    // The count is stored last: receivers read the count without the lock, and must not find the store empty during the repair.
     receiver.set_stored(receiving, messages, bytes);
     Ok(())
 }
 
-/// Frees the slots that the survey has found at no place.
+/// Frees the slots that the survey found in no place.
 fn free_the_rest(receiving: ReceiverHeld<'_>, engine: &Engine, survey: &Survey) {
     for slot in 0..survey.slots() as u32 {
         if !survey.has(slot as usize)

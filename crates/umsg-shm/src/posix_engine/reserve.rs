@@ -1,7 +1,7 @@
-//! Reservations: sending a message that is written in place.
+//! Reservations: a sender writes a message in place.
 //!
-//! A reservation takes a slot from the end of the free slots, as a blocked sender does, and counts for the queue's capacity from then on. A commit
-//! moves the message into the store, behind all messages that were sent before. A slow holder blocks no thread, because the ring contains only
+//! A reservation takes a slot from the end of the free slots, as a blocked sender does. From then on, the slot counts towards the queue's capacity. A
+//! commit puts the message into the store, after all messages that were sent before. A slow holder blocks no thread, because the ring contains only
 //! written messages.
 
 use super::batch::Turn;
@@ -22,7 +22,7 @@ use crate::sys::liveness;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
-/// A reservation, which is made when the caller's turn comes.
+/// A sender that waits for its turn to make a reservation.
 struct Reserve {
     len: usize,
 }
@@ -45,7 +45,7 @@ impl Turn for Reserve {
 }
 
 impl Engine {
-    /// Reserves room for a message of up to `len` bytes if there is room now.
+    /// Reserves room for a message of up to `len` bytes if the queue has room now.
     pub fn try_reserve(
         &self,
         me: &Thread,
@@ -54,7 +54,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         match self.try_reserve_room(me, len, deadline) {
-            // The priority of the message is not known yet, so it counts as higher than that of every message to drop.
+            // The priority of the message is not known yet. So the queue may drop messages of every priority to make room.
             Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                 self.make_room(me, PRIORITIES, deadline)?;
                 self.try_reserve_room(me, len, deadline)
@@ -69,7 +69,8 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<LeaseHandle, Refused> {
-        // A dead receiver may have made room that it did not publish. The next owner of its lock repairs the queue and publishes the room.
+        // A dead receiver may have made room without publishing it. The next owner of the dead receiver's lock repairs the queue and publishes the
+        // room.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         let may_be_closed = self.may_be_closed();
         if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left || may_be_closed) {
@@ -94,7 +95,7 @@ impl Engine {
         })
     }
 
-    /// Reserves room, and waits for room until `deadline`.
+    /// Reserves room for a message. Waits for room until `deadline`.
     pub fn reserve(
         &self,
         me: &Thread,
@@ -103,7 +104,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         let attempt = || loop {
             match self.try_reserve(me, len, deadline) {
-                // A stopped sender has its lock. This thread waits for the sender in `lock_sender`, where it blocks no receiver.
+                // The sender lock belongs to a thread that is stopped. This thread waits for the lock in `lock_sender`, where it blocks no receiver.
                 Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {
                     self.lock_sender(me, deadline)?.unlock();
                 }
@@ -124,7 +125,7 @@ impl Engine {
         Waiters::of(self.segment()).len(List::Senders) == 0 && self.has_room(position)
     }
 
-    /// Reserves a slot. The caller has checked that there is room.
+    /// Reserves a slot. The caller has checked that the queue has room.
     fn reserve_slot(
         &self,
         both: BothHeld<'_>,
@@ -151,7 +152,7 @@ impl Engine {
         self.count_kind(receiving, State::Reserved, 1);
         self.count_held(receiving, 1);
         self.publish_counts(receiving);
-        // Senders may have seen the room that this reservation takes.
+        // Senders may have read the room before this reservation took a part of it, so they must check again.
         fixed.forget_room(both);
         let found = Found::in_place(slot, cell, len);
         Ok(self.handle(index, record, &found))
@@ -185,7 +186,8 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Fault> {
-        // A sender may be stopped with the sender lock. This thread waits for the sender here, where it blocks no receiver.
+        // The sender lock may belong to a thread that is stopped. This thread waits for the lock before it takes the receiver lock, so it blocks no
+        // receiver.
         let held = self.lock_sender(me, deadline)?;
         let ready = self.provide_fifo(key);
         held.unlock();
@@ -205,7 +207,7 @@ impl Engine {
         let cell = self.segment().cell(slot)?;
         self.segment().shorten(cell, handle.len, len)?;
         self.describe(me, cell, len, key);
-        // The messages in the ring were sent before this message, so they go into the store first.
+        // The messages in the ring were sent before this message, so they enter the store first.
         self.drain(receiving)?;
         self.foretell_doorbell(receiving, 1, 0);
         self.mark_stored(receiving, cell);
@@ -253,7 +255,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// Runs `work` beside a thread that holds the sender lock for `time`, as a stopped sender does.
+    /// Runs `work` while another thread holds the sender lock for `time`, like a stopped sender.
     fn beside_a_stopped_sender<T: Send>(
         engine: &Engine,
         time: Duration,

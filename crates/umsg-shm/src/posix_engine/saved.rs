@@ -1,4 +1,4 @@
-//! Sends a message of a snapshot.
+//! Sends a message from a snapshot.
 
 use super::{Engine, Refused, Seen, SeenHistory};
 use crate::fault::Fault;
@@ -9,7 +9,7 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
 impl Engine {
-    /// Sends a message with the sender, the time and the history that a snapshot has. Times are of CLOCK_REALTIME. The caller makes sure that no
+    /// Sends a message with the sender, the time and the history from a snapshot. The times are of CLOCK_REALTIME. The caller makes sure that no
     /// other process can see the queue, because the message changes after its send.
     pub fn send_saved(
         &self,
@@ -46,7 +46,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a delayed message of a snapshot. If the message was once returned, it gets a place before all messages that are stored later.
+    /// Sends a delayed message from a snapshot. A message that was once returned gets a place before all messages that are stored later.
     fn send_saved_later(
         &self,
         me: &Thread,

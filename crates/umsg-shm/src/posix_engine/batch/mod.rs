@@ -8,11 +8,12 @@
 //!      the gate: receivers take positions in order, and find nothing behind p before p has its stamp
 //! ```
 //!
-//! The stamp of the first message is stored last and sends the whole batch. If the sender dies before it stores this stamp, a later send could fill
-//! the gate, and receivers would take the other stamps for messages. Therefore `batch_end` is stored before the first stamp, and the repair removes
-//! the stamps up to `batch_end` ([`crate::posix_engine::recover::sender_side`]).
+//! The stamp of the first message is stored last, and this store sends the whole batch. The cell of the first message is called the gate. If the
+//! sender died before it stored this stamp, a later send could fill the gate, and receivers would take the cells with the other stamps for messages.
+//! Therefore `batch_end` is stored before all stamps, and the repair removes the stamps up to `batch_end`
+//! ([`crate::posix_engine::recover::sender_side`]).
 //!
-//! A sender that waits for room for a whole batch holds no slots: see [`wait`].
+//! A sender that waits for room for a whole batch takes no slots: see [`wait`].
 
 mod receive;
 mod send;

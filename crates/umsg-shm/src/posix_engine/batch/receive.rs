@@ -1,7 +1,7 @@
 //! Receiving several messages under one lock.
 //!
-//! Each message is copied out and taken before the next one, as in single receives. A receiver that dies loses the messages that it had taken, and no
-//! message is delivered twice. The freed slots, the counts and the room for waiters are published once, at the end of the batch.
+//! As in single receives, each message is copied out and taken before the next message. A receiver that dies loses the messages that it had taken,
+//! and no message is delivered twice. The freed slots, the counts and the room for waiters are published once, at the end of the batch.
 
 use super::super::found::{Found, Taken};
 use super::super::wait::{Receipt, Taker};
@@ -21,11 +21,11 @@ const AHEAD: u64 = 8;
 
 /// The destination of received messages.
 pub trait Sink {
-    /// Returns room for the next message, of at least `len` bytes. If it returns None, the message stays in the queue and the receive ends. The
-    /// caller of this method holds the receiver lock.
+    /// Returns room of at least `len` bytes for the next message. If the method returns `None`, the message stays in the queue and the receive ends.
+    /// The caller of this method holds the receiver lock.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// Takes over a message. Its bytes are at the beginning of the room that [`place`](Self::place) has returned.
+    /// Tells the sink that a message is taken. The bytes of the message are at the beginning of the room that [`place`](Self::place) has returned.
     fn taken(&mut self, taken: Taken);
 }
 
@@ -33,14 +33,14 @@ pub trait Sink {
 struct Collect<'a, S: ?Sized> {
     sink: &'a mut S,
     most: usize,
-    /// True if the first message was offered to this thread's node. The queue was then not searched for more messages.
+    /// True if the first message was offered to this thread's node. In this case, the call has not yet searched the queue for more messages.
     offered: bool,
 }
 
-/// The reason why a run of messages ends.
+/// The reason why a run of messages ends. A run is a sequence of messages that are taken from the ring in order.
 enum Stopped {
-    /// The next message has expired, or a lower priority may have its turn. A run can't drop an expired message, because that would change the free
-    /// slots.
+    /// The next message to deliver must be chosen: the message at the front has expired, or a lower priority may have its turn. A run can't drop an
+    /// expired message, because the drop would change the free slots.
     ToSelect,
     /// The queue is empty, enough messages are taken, or the next message does not fit into the sink.
     Over,
@@ -63,7 +63,7 @@ impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
         found: Found<'_>,
     ) -> Result<usize, Refused> {
         let engine = taker.engine;
-        // The sink has room for any first message, or for no message. In the second case, the message goes back to the queue.
+        // A sink has room for each possible first message, or has no room at all. Without room, the message goes back to the queue.
         let room = self.sink.place(found.len).ok_or(Refused::NotNow)?;
         engine.segment().copy_out(found.cell, found.len, room)?;
         engine.finish_offer(taker.receiving, node, &found)?;
@@ -192,8 +192,8 @@ impl Engine {
         (freed.wrapping_sub(before) as usize, stopped)
     }
 
-    /// Copies a message out, takes the message, and writes its slot into the ring at `freed`. Returns false if the message does not fit into the
-    /// sink.
+    /// Copies a message out, takes the message, and writes its slot into the ring at position `freed`. Returns false if the message does not fit into
+    /// the sink.
     #[inline(always)]
     fn take_one<S: Sink + ?Sized>(
         &self,
@@ -216,7 +216,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Reads the senders' cursor once for a batch, unless the last value that was read is far enough ahead.
+    /// Reads the senders' cursor once for a batch. The read is omitted if the last value that was read is far enough ahead.
     #[inline(always)]
     fn refresh_sent_seen(&self) {
         let fixed = self.segment().fixed();

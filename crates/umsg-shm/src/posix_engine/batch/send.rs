@@ -1,4 +1,4 @@
-//! Sending several messages under one lock: all of them or none, or as many as there is room for.
+//! Sends several messages under one lock: either all of them or none, or as many as the queue has room for.
 
 use super::super::send::ATTEMPTS;
 use super::super::tag::priority_of;
@@ -59,27 +59,27 @@ impl Batch for (&[u8], usize) {
 pub(super) enum Amount {
     /// Send all messages, or none.
     All,
-    /// At least one message. The first messages are sent, as many as there is room for.
+    /// Send at least one message: the first messages of the batch, as many as the queue has room for.
     Some,
 }
 
-/// The result of an attempt under the sender lock, if there is room.
+/// The result of an attempt under the sender lock in a queue with room.
 enum Attempt {
     Sent(usize),
-    /// The queue has room, but too few free slots: this number must be free.
+    /// The queue has room, but too few free slots. The value is the necessary number of free slots.
     NeedsSlots(u64),
 }
 
-/// The cells of a batch before its *gate*, the cell of the first message, is stamped.
+/// The state of a batch whose messages are written, while its *gate* is not stamped yet. The gate is the cell of the first message.
 struct Filled<'a> {
-    /// The number of messages in the cells. After an error, it is smaller than the number of messages in the batch.
+    /// The number of messages that are written. After an error, this number is smaller than the number of messages in the batch.
     count: u64,
     bytes: u64,
     /// The gate: the cell of the first message.
     gate: Option<&'a Cell>,
-    /// The priority of the last message in the cells.
+    /// The priority of the last message that is written.
     key: usize,
-    /// The index of the first message of the last run of equal priorities.
+    /// The index of the first message in the last run of messages with equal priorities.
     run: u64,
     fault: Option<Fault>,
 }
@@ -105,7 +105,7 @@ impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
 }
 
 impl Engine {
-    /// Sends all messages as one, and waits for room until `deadline`.
+    /// Sends all messages together, and waits for room until `deadline`.
     pub fn send_batch<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -125,8 +125,8 @@ impl Engine {
         }
     }
 
-    /// Sends the first messages of the batch, as many as there is room for. If there is no room, waits until `deadline` to send the first message
-    /// alone, and then adds the messages that fit. The batch must not be empty.
+    /// Sends the first messages of the batch, as many as the queue has room for. If the queue has no room, waits until `deadline` to send the first
+    /// message alone, and then adds the messages that fit. The batch must not be empty.
     pub fn send_some<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -172,14 +172,14 @@ impl Engine {
             match attempt {
                 Ok(Attempt::Sent(count)) => break count,
                 Ok(Attempt::NeedsSlots(wanted)) => match self.grow(me, deadline, wanted) {
-                    // A busy lock is tried again until the deadline, as for a single message.
+                    // The call tries again to get a busy lock until the deadline, as in the send of a single message.
                     Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
                 Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                     attempts -= 1;
-                    // If the new messages themselves are dropped, all of them that fit into the queue count as sent.
+                    // If the new messages themselves are dropped, the messages that would fit into an empty queue count as sent.
                     let count = batch.len().min(self.segment().layout().max_messages);
                     let keys = (0..count).map(|index| batch.message(index).1);
                     let best = keys.max().unwrap_or_default();
@@ -257,7 +257,7 @@ impl Engine {
     ) -> Result<usize, Fault> {
         let sender = &self.segment().fixed().sender;
         let mut end = first.wrapping_add(count);
-        // The end of the batch is stored before the stamps; a repair relies on this order.
+        // The end of the batch is stored before the stamps, because a repair uses it to find all stamps of a dead sender.
         sender.set_batch_end(sending, end);
         crash_point!(BATCH_NOTED);
         let filled = self.fill_batch(sending, me, batch, first, count);
@@ -344,7 +344,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stamps the cell of the first message: this store sends all messages.
+    /// Stamps the cell of the first message. This store sends all messages of the batch.
     fn open_gate(
         &self,
         sending: SenderHeld<'_>,
@@ -356,8 +356,8 @@ impl Engine {
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
         if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
-            // RUN: the word is valid from the last run of messages of one priority on. The page for the list of that priority has memory, so the call
-            // can't fail.
+            // RUN: the word that is stored here is valid from the last run of messages of one priority on. The page for the list of that priority has
+            // memory, so the call can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
         sender.prepare_batch_bytes(sending, first, filled.bytes);
@@ -370,7 +370,7 @@ impl Engine {
     }
 }
 
-/// Returns the end of a batch that a sender has begun and not counted as sent. None if there is no such batch.
+/// Returns the end of a batch that a sender has begun and not counted as sent. Returns `None` if no such batch exists.
 pub(in crate::posix_engine) fn unfinished(
     segment: &Segment,
     sent: u64,

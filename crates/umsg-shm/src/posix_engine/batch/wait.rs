@@ -1,14 +1,14 @@
-//! Waiting for room for a whole batch, or for a reservation.
+//! Waits for room for a whole batch or for a reservation.
 //!
-//! A sender that waits for room for several messages puts a node into the list of senders, and takes no slots. While it is blocked:
+//! A sender that waits for room for several messages puts a node into the list of senders, and takes no slots. While the sender is blocked:
 //!
-//! - Room that does not suffice for the first waiter is *kept*: later senders find the queue full (`Engine::room`) and wait behind the first waiter.
-//!   Otherwise single messages would take each free place at once, and the batch would wait for ever.
-//! - Once there is enough room for the batch of the first waiter, its node is settled: the batch has its *turn*. The node stays in the list and
-//!   blocks later waiters until its thread has sent under both locks. A thread that does not send within a slice loses its turn. It adds its node to
-//!   the list again when it continues.
+//! - Room that does not suffice for the first waiter is *kept*: later senders find the queue full (`Engine::room`) and wait after the first waiter.
+//!   Otherwise single messages would take each free place at once, and the batch would wait forever.
+//! - Once the room suffices for the batch of the first waiter, the node of this waiter is settled: the batch has its *turn*. The node stays in the
+//!   list and blocks later waiters until its thread has sent under both locks. A thread that does not send within a slice loses its turn. When the
+//!   thread continues, it adds its node to the list again.
 //!
-//! The node of a batch does not say whether its messages are sent. Only the stamp of the first message says that.
+//! The node of a batch does not show whether its messages are sent. Only the stamp of the first message shows that they are sent.
 
 use super::super::wait::Enlisted;
 use super::super::{DeferredWakes, Engine, Refused};
@@ -24,14 +24,14 @@ use crate::waiters::wait::End;
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// A sender that waits for its turn, and the step that it takes when there is room for all its messages.
+/// A sender that waits for its turn, and the step that the sender takes when the queue has room for all its messages.
 pub(in crate::posix_engine) trait Turn {
     type Outcome;
 
-    /// Returns the number of messages for which there must be room.
+    /// Returns the number of messages for which the queue must have room.
     fn wanted(&self) -> u64;
 
-    /// Takes the step, under both locks. There is room, and enough slots are free.
+    /// Takes the step, under both locks. The queue has room, and enough slots are free.
     fn take(
         &mut self,
         both: BothHeld<'_>,
@@ -41,7 +41,7 @@ pub(in crate::posix_engine) trait Turn {
 }
 
 impl Engine {
-    /// Waits with a node until the caller has its turn, and takes its step. Returns None if the caller has to try again.
+    /// Waits with a node until the caller has its turn, and takes the caller's step. Returns `None` if the caller has to try again.
     pub(in crate::posix_engine) fn block_for_turn<T: Turn>(
         &self,
         me: &Thread,
@@ -62,7 +62,7 @@ impl Engine {
         Ok(waited.ended())
     }
 
-    /// Adds the caller's node to the list of senders, unless there is room after all.
+    /// Adds the caller's node to the list of senders, unless the queue now has room.
     fn enlist_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -103,7 +103,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Serves the first waiting sender, which waits for its turn. Returns true if later waiters must not be served.
+    /// Serves the first waiting sender, which waits for its turn. Returns true if later waiters must not be served yet.
     pub(in crate::posix_engine) fn keep_for_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -122,7 +122,7 @@ impl Engine {
                 if is_notified {
                     wakes.add(index);
                 }
-                // The waiter gave up or died meanwhile: the next walk over the list removes its node.
+                // If the waiter gave up or died meanwhile, the next walk over the list removes its node.
                 return Ok(is_notified);
             }
             State::Settled => {
@@ -146,7 +146,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Ends a sleep. If the caller has its turn, takes its step. Returns None if the caller keeps waiting.
+    /// Ends a sleep. If the caller has its turn, takes the caller's step. Returns `None` if the caller keeps waiting.
     fn end_batch<T: Turn>(
         &self,
         me: &Thread,
@@ -159,7 +159,8 @@ impl Engine {
             self.end_batch_locked(receiving, me, turn, (index, node), (end, deadline), wakes)
         };
         self.end_wait(me, end, deadline, work, || {
-            // The lock was not available. No message of the batch was sent, because no other thread sends this batch.
+            // The receiver lock was not available, so the node is given up. No message of the batch was sent, because only this thread can send the
+            // batch.
             waiters::give_up(node);
             None
         })
@@ -183,7 +184,7 @@ impl Engine {
         } else if List::of(node) == List::None {
             waiters.insert(receiving, List::Senders, index)?;
         }
-        // Receivers may wait for the new messages, and senders for the room that was kept. The outcome of the turn stands even if the lists of these
+        // Receivers may wait for the new messages, and senders for the room that was kept. The result of the turn is valid even if the lists of these
         // waiters are corrupt.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
@@ -203,7 +204,8 @@ impl Engine {
     ) -> Result<Option<T::Outcome>, Refused> {
         if waiters::state(node) == State::Settled {
             match self.take_turn(receiving, me, turn, deadline) {
-                // Offers to other receivers were withdrawn, and their messages fill the queue. This turn ends, and the sender gets another one.
+                // Meanwhile, offers to other receivers were withdrawn, and their messages fill the queue. This turn ends, and the sender gets another
+                // turn later.
                 Err(Refused::NotNow) => {
                     let _ = waiters::unsettle(node);
                     if deadline.has_passed() {
@@ -255,11 +257,11 @@ impl Engine {
     }
 }
 
-/// The value of `offered_at` in the node of a batch until a process has checked whether the thread lives.
+/// A value of `offered_at` in the node of a batch: no process has checked yet whether the node's thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
-/// Returns whether the thread for which room is kept is dead, although the kernel did not mark its node. Such a thread died before it named the node
-/// to the kernel, or while it checked the queue after a slice. The function asks the system at most once in a slice.
+/// Returns whether the thread for which room is kept is dead, although the kernel did not mark its node. Such a thread died before it registered the
+/// node with the kernel, or while it checked the queue after a slice. The function asks the system at most once in a slice.
 fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
     if asked != NEVER && !waiters::is_over(asked, SLICE, now) {

@@ -1,4 +1,4 @@
-//! The registration of a process: registering, withdrawing, and the queries of the process about its own record.
+//! The registration of a process for a notification: registering, withdrawing, and queries about the process's own record.
 
 use super::{EMPTY, INDEX, REGISTERED, Registered, What, ask_for_user, is_owner_dead};
 use crate::consent::Shown;
@@ -15,12 +15,12 @@ use crate::sys::thread::Thread;
 use crate::sys::{futex, liveness, process};
 use std::time::Duration;
 
-/// A request to register: how the process is notified.
+/// A request to register, with the kind of notification.
 pub struct Claim {
     pub what: What,
     pub signal: u32,
     pub ticket: u64,
-    /// Where the process's page of consents has its consent to the signal.
+    /// The location of the process's consent to the signal in its page of consents.
     pub shown: Shown,
 }
 
@@ -29,7 +29,7 @@ pub struct Claim {
 pub enum RegisterError {
     /// Another process is registered.
     Busy,
-    /// All records belong to living processes that were notified and have not run since.
+    /// All records belong to living processes that were notified and have not handled their notification yet.
     NoRecord,
     Refused(Refused),
 }
@@ -39,9 +39,9 @@ pub enum RegisterError {
 pub enum Outcome {
     /// No message has come yet.
     Armed,
-    /// A message of that process and user has fired the registration.
+    /// A message from this process and user has fired the registration.
     Fired { pid: u32, uid: u32 },
-    /// The registration is over: it was removed, or its record is free or used again.
+    /// The registration has ended: it was removed, or its record is free or reused.
     Gone,
 }
 
@@ -81,7 +81,8 @@ impl Engine {
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(receiving, registration | EMPTY);
-        // ATTENTION: as in `decide`. Messages that are in the queue now came before the registration, so they do not fire it: they are drained first.
+        // ATTENTION: as in `decide`, the fence orders the store of the flag before the reads of the stamps. Messages that are already in the queue do
+        // not fire the registration, so blocked receivers take them first.
         fence(Ordering::SeqCst);
         match self.stays_filled(receiving, wakes) {
             Ok(false) => {}
@@ -92,7 +93,7 @@ impl Engine {
             }
         }
         crash_point!(NOTICE_DECIDED);
-        // This step comes last, because all processes see it: from now on, a message to the empty queue fires the registration.
+        // The record is armed last, because all processes see this step: a later message to the empty queue fires the registration.
         let armed = notice.arm(receiving);
         crash_point!(NOTICE_ARMED);
         Ok((index, armed))
@@ -116,7 +117,7 @@ impl Engine {
     /// Finds a free record, or the record of a dead process.
     fn free_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let state = |notice: &Notice| notice.word() & STATE;
-        // Acquire, by the lock: the process that freed a record no longer accesses it.
+        // Acquire is not necessary, because the lock orders the accesses: the process that freed a record no longer accesses it.
         let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
         if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
             return Ok(free);
@@ -131,7 +132,7 @@ impl Engine {
         self.provide_notice(receiving)
     }
 
-    /// Allocates memory for more records, and returns the first of them.
+    /// Allocates memory for more records, and returns the first of the new records.
     #[cold]
     fn provide_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let used = self.more_notices();
@@ -149,14 +150,15 @@ impl Engine {
         Ok((index, notice))
     }
 
-    /// Withdraws a registration without the lock; senders find out by themselves. Returns false if the registration has ended already.
+    /// Withdraws a registration without the lock; senders notice the withdrawal in the record's word. Returns false if the registration has already
+    /// ended.
     pub fn withdraw(&self, index: u32, armed: u32) -> bool {
         let withdrawn = self.notice(index).is_some_and(|notice| notice.free(armed));
         crash_point!(NOTICE_WITHDRAWN);
         withdrawn
     }
 
-    /// Returns the armed registration, even that of a dead process.
+    /// Returns the armed registration. The process may be dead.
     pub fn registered(&self) -> Option<Registered> {
         let mut all = self.registrations();
         all.find_map(|(registered, is_notified)| (!is_notified).then_some(registered))
@@ -188,7 +190,7 @@ impl Engine {
             return Outcome::Gone;
         };
         match notice.word() {
-            // With the word of `raising`, another thread raises the signal and is about to free the record.
+            // The word is `raising` while another thread raises the signal. That thread then frees the record.
             word if [armed, raising(armed)].contains(&word) => Outcome::Armed,
             word if word == fired(armed) => {
                 let (pid, uid) = ask_for_user(notice);
@@ -198,7 +200,7 @@ impl Engine {
         }
     }
 
-    /// Frees the record after the process has handled it. A sender that fired the record may wait until it is free.
+    /// Frees the record after the process has handled the notification. The sender that fired the record may wait until the record is free.
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {
@@ -210,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Returns the futex on which the registered process sleeps, and its value until the registration is fired.
+    /// Returns the futex on which the registered process sleeps, and the value that the futex has until the registration is fired.
     pub fn notice_word(&self, index: u32, armed: u32) -> Option<(&crate::sync::AtomicU32, u32)> {
         let notice = self.notice(index)?;
         let value = match notice.word() == raising(armed) {

@@ -1,4 +1,5 @@
-//! Tests of the plain case of a receive: what a receiver sees before it has the lock counts only if it is still true under the lock.
+//! Tests of the plain case of a receive. A receiver reads the queue before it has the lock. It may use the values only if they are still true under
+//! the lock.
 
 use super::{Engine, Refused, Sighted};
 use crate::lock::tokens::ReceiverHeld;
@@ -23,7 +24,7 @@ fn receive(engine: &Engine) -> Result<u8, Refused> {
     taken.map(|_| buffer[0])
 }
 
-/// Takes the steps of the plain case that come under the lock. No other thread uses the queue here.
+/// Takes the steps of the plain case that are made under the lock. No other thread uses the queue in these tests.
 fn take(engine: &Engine, sighted: &Sighted<'_>) -> Option<u8> {
     let mut buffer = [0; 8];
     let (receiving, me) = (ReceiverHeld::in_test(), thread::current());
@@ -86,7 +87,7 @@ fn a_sighted_message_whose_stamp_a_repair_removes_is_left() {
 #[test]
 fn the_stamps_of_earlier_laps_show_no_message() {
     let engine = engine();
-    // There are more slots than messages, so each slot is used several times.
+    // The test sends more messages than the queue has slots, so each slot is used several times.
     for number in 0..200 {
         assert!(engine.sight().is_none(), "nothing was sent after {number}");
         send(&engine, number, 0);

@@ -7,7 +7,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
-    /// Removes the nodes of dead waiters from the lists, wherever they are. The next walk over the offers withdraws the offers to dead receivers.
+    /// Removes the nodes of dead waiters from all lists. The next walk over the offers withdraws the offers to dead receivers.
     pub(super) fn remove_dead(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -22,7 +22,7 @@ impl Engine {
                 List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
                     self.withdraw_sender(receiving, node)?;
                 }
-                // The node has left its list, and its thread died before it read the outcome.
+                // The node has left its list, and its thread died before it read the result.
                 List::None if waiters::state(node) == State::Waiting => {
                     waiters::is_deserted(self.segment(), node, knows_threads);
                     continue;

@@ -1,4 +1,4 @@
-//! The two locks of a queue that is being rebuilt.
+//! The two locks of a queue while a salvage rebuilds the queue.
 
 use super::super::Engine;
 use crate::fault::Fault;
@@ -45,17 +45,17 @@ impl<'a> Both<'a> {
         })
     }
 
-    /// Releases both locks without a change to the queue: the next owner of a lock repairs the data of a dead owner.
+    /// Releases both locks without a change to the queue. If an owner had died, the next owner of its lock repairs the data.
     pub(super) fn leave_as_found(self) {
         match self.senders {
             Left::InOrder | Left::Counted => self.sender.give_back(),
-            // The sender lock may also be lent: a dead borrower left the receiver lock in the same state.
+            // If a borrower of the sender lock died, the sender lock may also be lent. The borrower left the receiver lock orphaned.
             Left::ByTheDead => self.sender.give_back_broken(),
         }
         leave(self.held, self.receivers);
     }
 
-    /// Releases both locks as orphaned locks: the queue is half rebuilt, and needs another salvage.
+    /// Releases both locks as orphaned locks. The queue is half rebuilt, and needs another salvage.
     pub(super) fn leave_broken(self) {
         self.sender.give_back_broken();
         drop(self.held);
@@ -84,10 +84,10 @@ mod tests {
     use crate::repair::salvage::{Real, Salvage as _, Salvaged};
     use crate::sys::thread;
 
-    /// A thread that lives as long as any process.
+    /// A thread that lives longer than each test: init.
     const OTHER_THREAD: u32 = 1;
 
-    /// Salvages a queue with these lock words, for which there are no cells.
+    /// Salvages a queue without cells, whose locks have these words.
     fn salvage(receivers: u32, senders: u32) -> (Engine, Result<Salvaged, Fault>) {
         let engine = Engine::new(testing::segment(4, 64));
         let fixed = engine.segment().fixed();

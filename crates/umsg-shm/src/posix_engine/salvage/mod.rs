@@ -1,7 +1,7 @@
 //! Salvage: rebuilds a corrupt queue from its intact messages. For `umsg doctor --repair` only.
 //!
-//! A repair after a death ([`crate::posix_engine::recover`]) trusts cursors, stamps and lists. As far as possible, a salvage trusts only each
-//! cell's own words about its message. It rebuilds everything else:
+//! A repair after a death ([`crate::posix_engine::recover`]) trusts cursors, stamps and lists. As far as possible, a salvage trusts only the words of
+//! each cell about its own message. A salvage rebuilds everything else:
 //!
 //! | the message of a slot was | if its cell is valid, and | result |
 //! |---|---|---|
@@ -12,15 +12,15 @@
 //! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |
 //! | in no place | none of these holds | the slot is free |
 //!
-//! Positions go on from the senders' cursor, and all stamps are removed: no old stamp can be mistaken for a new one. Numbers begin again with 1.
-//! Both locks are held.
+//! New messages continue at the position of the senders' cursor, and all stamps are removed, so no old stamp can be mistaken for a new stamp. The
+//! sequence numbers start at 1 again. The salvage holds both locks.
 //!
-//! A process that dies here leaves a queue with the mark of an unfinished salvage ([`crate::repair::log::Damage`]).
-//! Calls fail with EBADMSG until another salvage, which must find each message again. Two rules make that possible:
+//! If the process dies during a salvage, the queue has the mark of an unfinished salvage ([`crate::repair::log::Damage`]). Calls fail with EBADMSG
+//! until another salvage, which must find each message again. Two rules make another salvage possible:
 //!
 //! - A message is marked as stored before its stamp or the list of its node is removed.
-//! - Numbers only become smaller, from the smallest on: two sent messages never have the same number. Unsent messages
-//!   (of reservations and blocked senders) get none.
+//! - Sequence numbers only become smaller, and the smallest changes first: two sent messages never have the same sequence number. Unsent messages (of
+//!   reservations and blocked senders) get no sequence number.
 
 mod dead;
 mod locks;
@@ -49,17 +49,17 @@ use std::collections::BTreeSet;
 /// The owner of a message that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
-    /// A receiver holds the message, which may come back to its place in the order.
+    /// A receiver holds the message. The message may be returned to its place in the order.
     Held,
-    /// A sender holds the message, which has no place in the order yet.
+    /// A sender holds the message. The message has no place in the order yet.
     Unsent,
     Queued,
 }
 
-/// The place of a message that has no place in the order yet.
+/// The place in the order of a message that was not sent yet.
 const LAST: (bool, u64) = (true, u64::MAX);
 
-/// A message that is kept: its place in the order, its slot and its owner. Messages of the ring come behind those of the store.
+/// A message that is kept: its place in the order, its slot and its owner. Messages of the ring follow those of the store.
 type Kept = ((bool, u64), u32, Owner);
 
 impl salvage::Salvage for Engine {
@@ -82,7 +82,7 @@ impl salvage::Salvage for Engine {
             }
         };
         fixed.header.damage.begin_to_mend();
-        // From here on, the words of the locks show the death of this thread.
+        // The lock words now name this thread, so if it dies, the kernel marks the locks.
         fixed.receiver.lock.take_over();
         fixed.sender.lock.take_over();
         crash_point!(SALVAGE_BEGUN);
@@ -106,7 +106,8 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
         fixed.header.damage.end_mending();
-        // A helper that has found the queue corrupt sleeps until a process calls it. After this call, it checks the queue again.
+        // A helper that has found the queue corrupt sleeps until a process calls the helper. When this call wakes it, the helper checks the queue
+        // again.
         self.ringer().call_timekeepers(receiving);
         locks.unlock();
         self.wake(&wakes);
@@ -160,7 +161,7 @@ impl Engine {
         self.note_delayed(receiving);
         self.find_registration(receiving);
         self.publish_counts(receiving);
-        // The rebuilt queue may have more messages than its capacity, so senders must not use the room that they have seen.
+        // The rebuilt queue may contain more messages than its capacity, so senders must not use the room that they have read before.
         self.segment().fixed().forget_room(both);
         Ok(salvage.outcome)
     }
@@ -202,7 +203,7 @@ impl<'a> Salvage<'a> {
         len <= layout.message_size && (cell.key() & 0xffff) < PRIORITIES as u64 && is_placed
     }
 
-    /// Keeps a message if its cell is intact and no other word claims the message. Returns whether the message is kept.
+    /// Keeps a message if its cell is intact and no other owner has claimed the message. Returns whether the message is kept.
     fn keep(&mut self, slot: u32, order: (bool, u64), owner: Owner) -> bool {
         if !self.is_whole(slot) {
             self.corrupt.insert(slot);
@@ -210,7 +211,7 @@ impl<'a> Salvage<'a> {
         }
         match self.messages.get_mut(slot as usize) {
             Some(free @ None) => *free = Some((order.0, order.1, owner)),
-            // A holder of the message takes precedence over the queue.
+            // The holder of a message takes precedence over the queue.
             Some(Some(taken)) if owner != Owner::Queued && taken.2 == Owner::Queued => {
                 *taken = (order.0, order.1, owner);
             }

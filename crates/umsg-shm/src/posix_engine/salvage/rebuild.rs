@@ -1,4 +1,4 @@
-//! The part of a salvage that rebuilds all data around the messages that are kept.
+//! The part of a salvage that rebuilds the queue's data for the messages that are kept.
 
 use super::super::wait::lose_message;
 use super::{Kept, Owner, Salvage};
@@ -14,8 +14,8 @@ use crate::waiters::NO_SLOT;
 use crate::waiters::{List, Waiters};
 
 impl Salvage<'_> {
-    /// Rebuilds the arena: the blocks of messages that are kept, and the free blocks between them. If two blocks overlap, one of them is lost with
-    /// its message.
+    /// Rebuilds the arena: the blocks of messages that are kept, and the free blocks between them. If two blocks overlap, one of these blocks and its
+    /// message are lost.
     pub(super) fn rebuild_arena(&mut self, both: BothHeld<'_>, real: Real) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let inline = segment.layout().inline();
@@ -37,7 +37,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Ends leases whose message was lost with its block. A waiting sender whose message was lost sends it again.
+    /// Ends leases whose message was lost with its block. If the message of a waiting sender was lost, the sender sends the message again.
     fn release_lost(&mut self) {
         let segment = self.engine.segment();
         let is_kept = |slot: u32| matches!(self.messages.get(slot as usize), Some(Some(_)));
@@ -71,11 +71,12 @@ impl Salvage<'_> {
         kept
     }
 
-    /// Numbers the sent messages from 1 on, and marks queued messages as stored. After this step, the ring is not needed any more.
+    /// Gives the sent messages the sequence numbers from 1 on, and marks queued messages as stored. After this step, the ring is not needed any more.
     pub(super) fn number(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let kept = self.kept();
-        // Messages of the ring get greater numbers than all others. So they come last, even if this process dies before it has numbered the others.
+        // Messages of the ring first get greater sequence numbers than all other messages. So they keep their place at the end even if this process
+        // dies before all messages are numbered.
         let mut last = self.greatest();
         for ((is_in_ring, _), slot, owner) in &kept {
             if *is_in_ring && *owner == Owner::Queued {
@@ -100,11 +101,11 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Makes an empty ring of the free slots, from the senders' position on.
+    /// Makes a ring that contains only the free slots, from the senders' position on.
     pub(super) fn rebuild_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.next_position(both.sender());
-        // The one-priority word has only 48 bits for a position, so a greater position begins again at 0.
+        // The one-priority word has only 48 bits for a position, so after the greatest position the ring starts at 0.
         let first = if sent >> 47 == 0 { sent } else { 0 };
         let mut free = 0;
         for (slot, cell) in self.cells() {

@@ -1,4 +1,4 @@
-//! The memory of a queue that is being rebuilt: which parts are allocated, and how much of them is in use.
+//! The memory of a queue that is being rebuilt: the parts that are allocated, and the sizes in use.
 
 use super::super::Engine;
 use super::super::send::FIFOS_A_PAGE;
@@ -11,16 +11,16 @@ use crate::sync::Ordering;
 use crate::waiters::NODES;
 
 impl Engine {
-    /// Allocates memory before any change: for the parts that all slots with a cell need, and for the list heads of their priorities. Returns the
-    /// sizes of the allocated parts, and the number of slots.
+    /// Allocates memory before the salvage changes the queue: for the parts that all slots with a cell need, and for the list heads of their
+    /// priorities. Returns the sizes of the allocated parts, and the number of slots.
     pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Fault> {
         let slots = self.provide_slots(real)?;
         let fifos = self.provide_fifos(real.fifos, slots)?;
         Ok((Real { fifos, ..real }, slots))
     }
 
-    /// Allocates memory for the list heads of all priorities that cells name. The list heads for intact messages have memory already: their senders
-    /// have allocated it.
+    /// Allocates memory for the list heads of all priorities in the cells. The list heads for intact messages already have memory, which their
+    /// senders allocated.
     fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Fault> {
         for slot in 0..slots as u32 {
             let priority = priority_of(self.segment().cell(slot)?.key());
@@ -39,8 +39,8 @@ impl Engine {
         let Err(fault) = self.provide_for(real, slots) else {
             return Ok(slots);
         };
-        // A growing queue gets memory for cells first, then for links and entries. If there was none for links and entries, the last cells were never
-        // used.
+        // A growing queue gets memory for cells first, and then for links and entries. If links and entries have too little memory, the last cells
+        // were never used.
         let fewer = slots.min(real.links).min(floor_power_of_two(real.entries));
         let is_unused = |slot| self.segment().cell(slot).is_ok_and(Cell::is_unused);
         match fewer != 0 && (fewer as u32..slots as u32).all(is_unused) {
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Allocates the memory that `slots` slots lack. Only memory that is not allocated yet counts towards the limits.
+    /// Allocates the memory that is missing for `slots` slots. Only newly allocated memory counts towards the limits.
     fn provide_for(&self, real: Real, slots: usize) -> Result<(), Fault> {
         let (segment, layout) = (self.segment(), self.segment().layout());
         let (entries, cell) = (self.entries(slots), layout.cell_len);
@@ -69,10 +69,10 @@ impl Engine {
         slots.next_power_of_two().max(1024).min(most)
     }
 
-    /// Limits the regions in use to the parts that have memory.
+    /// Reduces the regions in use to the parts that have memory.
     pub(super) fn cut_to(&self, both: BothHeld<'_>, real: Real, slots: usize) {
         let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
-        // Relaxed in all stores: this thread holds both locks. A process without a lock finds the mark of a queue that is being rebuilt.
+        // Relaxed in all stores: this thread holds both locks. A process without a lock finds the mark of an unfinished salvage.
         fixed.geometry.set_slots(both, slots as u32);
         fixed.geometry.widen_ring(both, self.entries(slots));
         fixed.receiver.set_nodes(real.nodes.min(NODES));
@@ -94,7 +94,7 @@ impl Engine {
     }
 }
 
-/// Returns the greatest power of two up to `number`; 0 for 0.
+/// Returns the greatest power of two up to `number`. For 0, the result is 0.
 fn floor_power_of_two(number: usize) -> usize {
     number.checked_ilog2().map_or(0, |power| 1 << power)
 }

@@ -1,4 +1,4 @@
-//! The survey of a salvage: finds the messages and their owners.
+//! The survey of a salvage, which finds the messages and their owners.
 
 use super::super::wait::lose_message;
 use super::{LAST, Owner, Salvage};
@@ -19,20 +19,20 @@ impl Salvage<'_> {
             .collect();
         let mut end = counted;
         for (ahead, slot, is_stored) in stamps {
-            // At the end of the ring, stamps behind a gap belong to a batch that was not sent.
+            // At the end of the ring, stamps after a gap belong to a batch that was not sent.
             if ahead > end {
                 break;
             }
             end = end.max(ahead + 1);
-            // DRAIN_MARKED, SALVAGE_MARKED: the message was on its way into the store, and is no gap.
+            // Death at the crash point DRAIN_MARKED or SALVAGE_MARKED: the message was being moved into the store, and is no gap.
             if !is_stored {
                 self.keep(slot, (true, ahead), Owner::Queued);
             }
         }
     }
 
-    /// Returns the ring position of the first message, and the number of messages from there on that senders have counted. The number is 0 if the
-    /// cursors contradict each other.
+    /// Returns the ring position of the first message, and the number of messages that senders have counted from this position on. The number is 0 if
+    /// the cursors contradict each other.
     fn span(&self) -> (u64, u64) {
         let (fixed, slots) = (self.engine.segment().fixed(), self.slots as u64);
         let receiver = &fixed.receiver;
@@ -41,7 +41,7 @@ impl Salvage<'_> {
         let can_be =
             |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
         let drained = receiver.drained_so_far();
-        // The position also follows from other words: the published count of removed messages, plus the stored and the held messages.
+        // Other words also give the position: the published count of removed messages, plus the stored and the held messages.
         let removed = fixed.published.removed();
         let stored = receiver.stored_so_far();
         let held = receiver.held_so_far();
@@ -68,13 +68,13 @@ impl Salvage<'_> {
             let slot = record.slot.get();
             let state = LeaseState::of(record);
             if state == LeaseState::Arrived {
-                // ARRIVE_NOTED: the message is sent, and belongs to the queue.
+                // Death at the crash point ARRIVE_NOTED: the message is sent, and belongs to the queue.
                 if slot != leases::NO_MESSAGE && seen.insert(slot) && !self.is_stored(slot) {
                     self.keep(slot, LAST, Owner::Queued);
                 }
                 continue;
             }
-            // COMMIT_MARKED: the message is sent, and is in the store.
+            // Death at the crash point COMMIT_MARKED: the message is sent, and is in the store.
             let is_sent = state == LeaseState::Reserved && self.is_stored(slot);
             let is_held = state != LeaseState::Free && !is_sent && seen.insert(slot);
             let (order, owner) = match state {
@@ -112,19 +112,19 @@ impl Salvage<'_> {
         let slot = node.slot.get();
         match (List::of(node), waiters::state(node)) {
             (List::None, _) => false,
-            // The offer is withdrawn, and the message returns to its place in the queue, even if the node's thread is dead. A
-            // living thread then finds no offer, and checks the queue.
+            // The offer is withdrawn, and the message returns to its place in the queue, even if the node's thread is dead. A living thread then
+            // finds no offer and checks the queue.
             (List::Offered, _) => {
                 self.store(slot, self.sequence(slot));
                 let _ = waiters::unsettle(node);
                 false
             }
-            // SERVE_OFFERED: the message is still in the queue, and stays there.
+            // Death at the crash point SERVE_OFFERED: the message is still in the queue, and stays in it.
             (List::Receivers, State::Settled) => {
                 let _ = waiters::unsettle(node);
                 false
             }
-            // ADMIT_ACCEPTED: the message is sent, even if it was not stored. The ring was drained before.
+            // Death at the crash point ADMIT_ACCEPTED: the message is sent, even if it was not stored. The ring was drained before.
             (List::Senders, State::Settled | State::DiedSettled) if slot != NO_SLOT => {
                 self.store(slot, self.greatest().saturating_add(1));
                 false
@@ -140,7 +140,8 @@ impl Salvage<'_> {
         }
     }
 
-    /// Puts a message into the store under this number, if it is not there. Marks it as stored at once, because the list of its node is removed next.
+    /// Puts a message into the store with this sequence number, unless the message is already stored. The mark is set at once, because the list of
+    /// the message's node is removed next.
     fn store(&mut self, slot: u32, number: u64) {
         if self.keep(slot, (false, number), Owner::Queued)
             && let Ok(cell) = self.engine.segment().cell(slot)
@@ -150,7 +151,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Returns the greatest number of the kept messages that were not in the ring.
+    /// Returns the greatest sequence number of the kept messages that were not in the ring.
     pub(super) fn greatest(&self) -> u64 {
         let kept = self.messages.iter().flatten();
         let numbers = kept.filter(|(is_in_ring, ..)| !is_in_ring);
