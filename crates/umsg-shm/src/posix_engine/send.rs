@@ -20,16 +20,16 @@ use crate::waiters::{List, Waiters};
 /// The number of priorities whose list heads share a page of the fifo region.
 pub(super) const FIFOS_A_PAGE: usize = 4096 / 8;
 
-/// The distance, in messages, at which the sender prefetches the cells that it will write. At this distance the fetch is complete when the sender
+/// The distance, in messages, at which the sender prefetches the cells that it will write. At this distance, the fetch is complete when the sender
 /// needs the cell, and the cell is still in the cache.
 const AHEAD: u64 = 6;
 
-/// In a full queue: the number of attempts of a send after it has made or found room.
+/// The number of attempts of a send to a full queue, after the send has made or found room.
 pub(super) const ATTEMPTS: u32 = 16;
 
 impl Engine {
-    /// Sends a message if there is room now. This function does the plain case: the lock is free, no process polls and no message is delayed. In
-    /// every other case, it calls another function as its last step.
+    /// Sends a message if the queue has room now. This function handles the plain case: the lock is free, no process polls and no message is delayed.
+    /// In every other case, it calls another function as its last step.
     #[inline(always)]
     pub fn try_send(
         &self,
@@ -39,8 +39,8 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
-        // The word is a hint, read without the lock; the decision is made under the lock. Without the hint, each send to a polled queue would take
-        // the sender lock only to release it for the receiver lock.
+        // The attention word is a hint, read without the lock. The decision is made under the lock. Without the hint, each send to a polled queue
+        // would take the sender lock and release it at once for the receiver lock.
         if fixed.wait_flags.attention() & DETOUR != 0 {
             return self.try_send_slow(me, (message, key), deadline, None);
         }
@@ -59,7 +59,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a message as [`try_send`](Self::try_send) does, after an attempt under the lock that sent nothing.
+    /// Sends a message like [`try_send`](Self::try_send), after an attempt under the lock that sent nothing.
     #[inline(never)]
     fn try_send_unlocked(
         &self,
@@ -73,7 +73,7 @@ impl Engine {
         self.try_send_slow(me, message, deadline, attempt)
     }
 
-    /// Sends a message as [`try_send`](Self::try_send) does, after an attempt that sent nothing.
+    /// Sends a message like [`try_send`](Self::try_send), after an attempt that sent nothing.
     #[inline(never)]
     fn try_send_slow(
         &self,
@@ -88,7 +88,7 @@ impl Engine {
         loop {
             let result = match attempt.take() {
                 Some(refused) => Err(refused),
-                // The answer of `must_ring` is a hint, as in `try_send`.
+                // The result of `must_ring` is a hint, as in `try_send`.
                 None if self.must_ring() => self.send_watched(me, (message, key), deadline),
                 None => {
                     self.store_due(me, deadline);
@@ -99,12 +99,12 @@ impl Engine {
             match result {
                 Ok(()) => break,
                 Err(Refused::Own(NoSlot)) => match self.grow(me, deadline, 1) {
-                    // Another sender holds the sender lock for a long time, or is stopped. This thread waits for that sender in `lock_sender`, where
+                    // Another sender keeps the sender lock for a long time, or is stopped. This thread waits for that sender in `lock_sender`, where
                     // it blocks no receiver.
                     Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
-                // Other senders have taken the room each time.
+                // At each attempt, other senders have taken the room first.
                 Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                     attempts -= 1;
@@ -120,13 +120,13 @@ impl Engine {
         self.serve_if_asked(me, deadline);
         report::tell();
         if has_made_room {
-            // The message that was dropped may be set aside for the dead-letter queue.
+            // The dropped message may be set aside for the dead-letter queue, so this thread sends it.
             self.do_chore();
         }
         Ok(())
     }
 
-    /// Sends a message under the sender lock alone. If a process polls, sends it by [`send_watched`](Self::send_watched).
+    /// Sends a message under the sender lock alone. If a process polls, calls [`send_watched`](Self::send_watched).
     fn send_unwatched(
         &self,
         me: &Thread,
@@ -144,9 +144,9 @@ impl Engine {
         Ok(result)
     }
 
-    /// Returns whether a sender that found no room should try again. Room can come from a dead holder or from an expired lease. It can also come from
-    /// a receiver that died after it made room, or from the end of a batch for which room was kept. In these two cases, the owner of the receiver
-    /// lock repairs the queue or serves the waiters, and publishes the room.
+    /// Returns whether a sender that found no room should try again. A dead holder or an expired lease may give room. A receiver may have died after
+    /// it made room, or a batch for which room was kept may have ended. In the last two cases, the owner of the receiver lock repairs the queue or
+    /// serves the waiters, and publishes the room.
     #[cold]
     pub(super) fn finds_room_after_all(
         &self,
@@ -170,12 +170,12 @@ impl Engine {
         })
     }
 
-    /// Serves waiting receivers, after a message was published and the lock released.
+    /// Serves waiting receivers, after the message is published and the lock is released.
     #[inline(always)]
     pub(super) fn serve_if_asked(&self, me: &Thread, deadline: Deadline) {
         crash_point!(SEND_UNSERVED);
-        // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
-        // `enlist_receiver` and `look_around`.
+        // ATTENTION: the unlock was a full barrier between the stamp and this load. The barrier pairs with the fences of `enlist_receiver` and
+        // `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
         // A send to a polled queue has served the waiters under its lock.
         if wait_flags.attention() & !DETOUR != 0 {
@@ -213,7 +213,7 @@ impl Engine {
         sender.move_cursor(sending, position.wrapping_add(1));
         crash_point!(SEND_COUNTED);
         tracepoint!(send, self.segment().address(), message.len(), key);
-        // Only free slots are prefetched: from `freed` on, the entries name cells that receivers may be reading.
+        // Only free slots are prefetched: the entries from `freed` on contain slots that receivers may be reading.
         if sender.known_free(position) > AHEAD
             && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
         {
@@ -230,7 +230,7 @@ impl Engine {
         queued < self.segment().layout().max_messages as i64 || self.room(position, 1) == 1
     }
 
-    /// Returns the number of messages for which there is room, at most `wanted`.
+    /// Returns the number of messages for which the queue has room, at most `wanted`.
     #[inline(always)]
     pub(super) fn room(&self, position: u64, wanted: u64) -> u64 {
         let fixed = self.segment().fixed();
@@ -246,20 +246,20 @@ impl Engine {
         // ROOM: the slots of all messages that count as removed are free.
         let removed = fixed.published.removed();
         if !self.no_sender_waits() {
-            // KEPT: senders wait, so the room that was published since belongs to them or is kept for a batch.
+            // KEPT: senders wait, so the room that was published meanwhile belongs to them or is kept for a batch.
             return seen;
         }
         fixed.sender.see_removed(removed);
         left(removed)
     }
 
-    /// Returns whether no sender is blocked. Under the sender lock, `true` is exact; otherwise the answer is a hint.
+    /// Returns whether no sender is blocked. Under the sender lock, the result `true` is exact. Otherwise the result is a hint.
     #[inline(always)]
     pub(super) fn no_sender_waits(&self) -> bool {
         Waiters::of(self.segment()).len(List::Senders) == 0
     }
 
-    /// Makes the queue look full to senders until no thread waits for room: KEPT. The caller is about to wait.
+    /// Makes the queue look full to senders until no thread waits for room: KEPT. The caller will wait.
     pub(super) fn keep_room(&self, both: BothHeld<'_>) {
         let max = self.segment().layout().max_messages;
         self.segment().fixed().sender.keep_room(both.sender(), max);
@@ -296,7 +296,7 @@ impl Engine {
         self.segment().copy_in(cell, message)
     }
 
-    /// Writes the header of a message into a slot that the caller owns. The bytes of the message are already there.
+    /// Writes the header of a message into a slot that the caller owns. The slot already contains the bytes of the message.
     #[inline(always)]
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
         let now = clock::monotonic_coarse_of(me);
@@ -327,8 +327,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes sure that the list head of a priority has memory. The sender does this, because a send may fail for lack of memory, but a receive must
-    /// not.
+    /// Makes sure that the list head of a priority has memory. The sender allocates this memory: a send may fail for lack of memory, but a receive
+    /// must not.
     pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Fault> {
         let sender = &self.segment().fixed().sender;
         let page = key / FIFOS_A_PAGE;
@@ -343,7 +343,7 @@ impl Engine {
     /// Serves waiters after a message was published: the sender's part of a hand-off.
     #[cold]
     fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
-        // The message is sent even if this fails. Waiters check the queue at the end of each slice.
+        // An error is ignored, because the message is sent. Waiters check the queue at the end of each slice.
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
@@ -369,7 +369,7 @@ impl Engine {
         }
     }
 
-    /// Alternates waits for room for `messages` messages and attempts, after an attempt has failed, until the deadline. If `block` returns None, the
+    /// After a failed attempt, waits for room for `messages` messages, and attempts again, until the deadline. If `block` returns `None`, the
     /// function makes the next attempt.
     #[cold]
     pub(super) fn wait_for_room<T>(
@@ -390,13 +390,13 @@ impl Engine {
             if self.spin_for_room(messages, calm, deadline) {
                 return Ok(None);
             }
-            // A call counts once, even if it waits again.
+            // A call counts as one blocked send, even if it waits again.
             if !std::mem::replace(&mut is_counted, true) {
                 self.segment().fixed().counters.count(Event::SendBlocked);
             }
             let outcome = block(calm)?;
             if outcome.is_some() {
-                // `block` may have sent the message itself, so the receiver of a ring may have to be woken.
+                // If `block` has sent the message itself, the receiver of a ring may have to be woken.
                 self.ring_if_asked();
             }
             Ok(outcome)
@@ -406,17 +406,17 @@ impl Engine {
         outcome
     }
 
-    /// Returns whether there seems to be room for that number of messages, in addition to the room that is kept for a waiter. The result is a hint,
+    /// Returns whether the queue seems to have room for this number of messages, without the room that is kept for a waiter. The result is a hint,
     /// read without the locks.
     pub(super) fn seems_roomy(&self, messages: u64) -> bool {
         self.no_sender_waits() && self.seems_to_hold_room(messages)
     }
 
-    /// Returns whether there seems to be room for that number of messages. Room that is kept for a waiter counts. The result is a hint, read without
-    /// the locks.
+    /// Returns whether the queue seems to have room for this number of messages, including room that is kept for a waiter. The result is a hint, read
+    /// without the locks.
     pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
         let fixed = self.segment().fixed();
-        // `removed` is read first, so all messages that it counts were sent before the read of `sent`. An outdated `sent` only causes an unnecessary
+        // `removed` is read first, so all messages that count as removed also count as sent. If `sent` is outdated, the only effect is an unnecessary
         // attempt.
         let removed = fixed.published.removed();
         let sent = fixed.sender.sent();
@@ -424,8 +424,7 @@ impl Engine {
         queued.saturating_add(messages as i64) <= self.segment().layout().max_messages as i64
     }
 
-    /// Takes a slot for the message of a sender that is about to block, and writes the message into the slot. Returns None if there is room after
-    /// all.
+    /// Takes a slot for the message of a sender that will block, and writes the message into the slot. Returns `None` if the queue now has room.
     pub(super) fn park(
         &self,
         receiving: ReceiverHeld<'_>,

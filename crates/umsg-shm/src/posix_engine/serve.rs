@@ -1,7 +1,7 @@
-//! Serving: a thread that has changed the queue offers messages to waiting receivers and admits messages of waiting senders.
+//! Serving: a thread that has changed the queue offers messages to waiting receivers, and admits the messages of waiting senders to the queue.
 //!
-//! All functions run under the receiver lock. A hand-off has three steps: note the slot in the node, settle the node's word, take the message from
-//! the queue. If the serving thread dies between two steps, the node's word decides which thread has the message.
+//! All functions run under the receiver lock. A hand-off to a receiver has three steps: note the slot in the node, settle the node's word, take the
+//! message from the queue. If the serving thread dies between two steps, the node's word decides whether the queue or the receiver has the message.
 
 use super::{DeferredWakes, Engine};
 use crate::counters::Event;
@@ -14,7 +14,7 @@ use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
 use crate::waiters::{NO_SLOT, NODES, Node};
 
-/// The bound of a walk over a list. Each node leaves the list at its second visit at the latest.
+/// The maximum number of nodes that a walk over a list visits. Each node leaves the list at its first or second visit.
 const BOUND: usize = 2 * NODES;
 
 impl Engine {
@@ -30,8 +30,8 @@ impl Engine {
             wakes.add_reports();
         }
         self.hand_over(receiving, wakes)?;
-        // Receivers and senders may wait at the same time while messages are held or expire. Each pass then admits a message and offers it to a
-        // receiver, which ends a wait.
+        // While messages are held or expire, receivers and senders may wait at the same time. Each pass then admits a message and offers the message
+        // to a receiver, which ends the receiver's wait.
         while waiters.len(List::Senders) != 0 && self.admit(receiving, wakes)? != 0 {
             if waiters.len(List::Receivers) == 0 {
                 break;
@@ -43,7 +43,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Offers messages to blocked receivers, in their order.
+    /// Offers messages to blocked receivers, in the order of the receivers' list.
     pub(super) fn hand_over(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -81,7 +81,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Admits the messages of blocked senders in their order, as long as there is room. Returns the number of admitted messages.
+    /// Admits the messages of blocked senders to the queue, in the order of the senders' list, while the queue has room. Returns the number of
+    /// admitted messages.
     pub(crate) fn admit(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -90,8 +91,8 @@ impl Engine {
         let waiters = Waiters::of(self.segment());
         let (mut bound, mut admitted) = (BOUND, 0);
         if self.is_send_closed() {
-            // The queue is closed for sending: no message of a blocked sender may come behind the end of the stream. These senders find the queue
-            // closed.
+            // The queue is closed for sending, so no message of a blocked sender may follow the end of the stream. These senders will find that the
+            // queue is closed.
             return Ok(0);
         }
         while let Some((index, node)) = waiters.first(List::Senders)? {
@@ -109,7 +110,7 @@ impl Engine {
             if !self.has_room_now(receiving, 1) {
                 return Ok(admitted);
             }
-            // The messages in the ring were sent earlier, so they go into the store first. They also go there before the node is settled, because a
+            // The messages in the ring were sent earlier, so they enter the store first. The ring is drained before the node is settled, because a
             // repair stores the message of a settled node at once.
             self.drain(receiving)?;
             if !waiters::settle(node) {
@@ -127,7 +128,7 @@ impl Engine {
         Ok(admitted)
     }
 
-    /// Takes a sender's node off its list. Frees the slot of the node, if it has one: the message was never sent.
+    /// Removes a sender's node from its list. If the node has a slot, frees the slot: the message was never sent.
     pub(super) fn withdraw_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -143,8 +144,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slots of senders that have died or given up, anywhere in the list. Otherwise the dead senders behind a waiting sender would keep
-    /// their slots until a message is received, and a queue without a receiver would grow with each killed sender.
+    /// Frees the slots of all senders in the list that have died or given up. Otherwise dead senders after a waiting sender would keep their slots
+    /// until a message is received, and a queue without a receiver would grow with each killed sender.
     #[cold]
     pub(super) fn withdraw_dead_senders(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
@@ -160,12 +161,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether there is room for that number of further messages.
+    /// Returns whether the queue has room for this number of further messages.
     pub(super) fn has_room_now(&self, receiving: ReceiverHeld<'_>, messages: u32) -> bool {
         self.room_now(receiving) >= i64::from(messages)
     }
 
-    /// Returns the number of messages for which there is room. It is negative if offers that came back exceed the capacity.
+    /// Returns the number of messages for which the queue has room. The number is negative if withdrawn offers exceed the capacity.
     pub(super) fn room_now(&self, receiving: ReceiverHeld<'_>) -> i64 {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
@@ -173,7 +174,7 @@ impl Engine {
         (self.segment().layout().max_messages as i64).saturating_sub(queued)
     }
 
-    /// Puts messages back whose receivers died, gave up, or have not reacted to the offer for a slice: a stopped receiver must not keep a message.
+    /// Puts a message back if its receiver died, gave up, or has not reacted to the offer for a slice: a stopped receiver must not keep a message.
     fn reclaim_offers(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         let now = clock::monotonic();
@@ -190,7 +191,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the thread of a node has lost its offer.
+    /// Returns whether the thread of a node has lost the offer.
     fn is_forfeit(&self, receiving: ReceiverHeld<'_>, node: &Node, now: u64) -> bool {
         match waiters::state(node) {
             State::Settled => {
@@ -202,7 +203,7 @@ impl Engine {
                 if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
-                // If the list is corrupt, this fails, and the caller's walk reports the corruption.
+                // An error is ignored: if the list is corrupt, the caller's walk reports the corruption.
                 let _ = Waiters::of(self.segment()).pass_over(receiving, node);
                 true
             }

@@ -1,4 +1,4 @@
-//! Spinning: before a sleep, a call checks again and again for a message or for room, as long as the handle's pacing permits.
+//! Spinning: before a sleep, a call repeatedly checks for a message or for room, as long as the handle's pacing permits.
 
 use super::Engine;
 use crate::counters::Event;
@@ -7,14 +7,15 @@ use crate::sys::thread::{Calm, Thread};
 use crate::waiters::pacing::{LONGEST, look_away, spin_until};
 
 impl Engine {
-    /// Checks for a message until there seems to be one, as long as the handle's pacing permits. Returns true if another attempt is worthwhile.
+    /// Spins until the queue seems to have a message, as long as the handle's pacing permits. Returns true if another attempt is worthwhile.
     pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
-        // While a receiver waits, a registered process is not notified. So the receiver waits in the list, where senders see it.
+        // Senders do not notify a registered process while a receiver waits in the list. So the receiver waits in the list, where senders see it, and
+        // does not spin.
         if self.has_registration() {
             return false;
         }
         let budget = self.pacing.allowance();
-        // A handle that only spins has to get the next message at once.
+        // A handle that only spins never pauses, because it has to get the next message at once.
         if budget != 0 && budget != u32::MAX {
             look_away(
                 self.pacing
@@ -25,24 +26,24 @@ impl Engine {
         self.spin(budget, calm, deadline, ready) || self.pacing.give_way(ready)
     }
 
-    /// Checks for a message until there seems to be one, for as long as a call does before it sleeps. An event loop, which does not sleep in umsg,
-    /// calls this. Returns whether there seems to be a message.
+    /// Spins until the queue seems to have a message, for as long as a call spins before it sleeps. An event loop calls this function, because it
+    /// does not sleep in umsg. Returns whether the queue seems to have a message.
     pub fn look_for_message(&self, me: &Thread) -> bool {
         let ready = || self.seems_filled();
         let budget = self.pacing.allowance().min(LONGEST);
         ready() || self.spin(budget, me.interruptions.calm(), Deadline::Never, ready)
     }
 
-    /// Spins until there seems to be room for `messages` messages, as long as the handle's pacing permits. Returns true if another attempt
-    /// is worthwhile.
+    /// Spins until the queue seems to have room for `messages` messages, as long as the handle's pacing permits. Returns true if another attempt is
+    /// worthwhile.
     pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
-        // The receiver shares the processor, so it can't run while this thread spins.
+        // If the receiver shares the processor, it can't run while this thread spins.
         if self.pacing.is_shared() && !self.pacing.only_spins() {
             return false;
         }
         let budget = self.pacing.allowance();
-        // A handle that only spins has to send the next message at once. A handle that hardly spins may be in a stream, too. In a model, time does
-        // not pass.
+        // A handle that only spins never pauses, because it has to send the next message at once. A handle that rarely spins may be in a stream, so
+        // it may pause. In a model, time does not pass.
         if budget != u32::MAX && !cfg!(loom) {
             self.let_room_accumulate(messages);
         }
@@ -73,7 +74,7 @@ impl Engine {
         }
         let paid = spin_until(budget, calm, deadline, ready);
         if budget == u32::MAX {
-            // The next attempt finds a message, or finds that the deadline has passed. The thread checks for a signal when it is about to sleep.
+            // The next attempt finds a message, or finds that the deadline has passed. The thread checks for a signal before it sleeps.
             return paid || !calm.is_over();
         }
         self.pacing.learn(budget, paid);

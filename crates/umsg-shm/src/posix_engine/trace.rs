@@ -1,7 +1,7 @@
-//! Traces of messages: where the engine notes the events.
+//! Traces of messages: the functions by which the engine notes events.
 //!
-//! An event of a delivery is noted before the store that makes it so. If the process dies in between, the event is left: a reader leaves it out, and
-//! the next delivery or return replaces it. The events of a move travel with the copy of the message.
+//! The event of a delivery is noted before the store that makes the delivery effective. If the process dies in between, the event stays in the trace.
+//! A reader omits the event, and the next delivery or return replaces it. The events of a move travel with the copy of the message.
 
 use super::Engine;
 use super::found::Found;
@@ -12,13 +12,13 @@ use crate::posix_engine::segment::{Cell, Reason, Trace, TraceEvent, TraceKind};
 use crate::sys::clock;
 
 impl Engine {
-    /// Returns whether the events of a message are noted.
+    /// Returns whether the events of a message must be noted.
     #[inline(always)]
     fn is_traced(&self, cell: &Cell) -> bool {
         self.policy().trace_messages || cell.has_trace()
     }
 
-    /// Notes that the process `pid` is about to lease the message for the `delivery`-th time.
+    /// Notes that the process `pid` will now lease the message for the `delivery`-th time.
     #[inline(always)]
     pub(super) fn trace_delivery(
         &self,
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a lease is about to end without an acknowledgement.
+    /// Notes that a lease will now end without an acknowledgement.
     #[inline(always)]
     pub(super) fn trace_end(
         &self,
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Notes an event. A queue without memory for traces does not note it.
+    /// Notes an event. Without memory for traces, the event is not noted.
     #[cold]
     fn note_event(
         &self,
@@ -75,7 +75,7 @@ impl Engine {
         };
         match cell.has_trace() {
             true => record.take_back(&event),
-            // The record is that of an earlier message of the slot.
+            // The record contains the trace of an earlier message in the slot.
             false => record.clear(),
         }
         record.write_next(&event);
@@ -85,7 +85,7 @@ impl Engine {
         crash_point!(TRACE_NOTED);
     }
 
-    /// Makes the record of a slot real memory. Returns false if there is none.
+    /// Allocates memory for the record of a slot. Returns false if no memory is available.
     fn provide_trace(&self, _: ReceiverHeld<'_>, slot: u32) -> bool {
         let roots = &self.segment().fixed().leases;
         while roots.traces.get() <= slot {
@@ -97,7 +97,7 @@ impl Engine {
         true
     }
 
-    /// Returns the trace of a message that was delivered `deliveries` times. None if its events are not noted.
+    /// Returns the trace of a message that was delivered `deliveries` times. Returns `None` if the message's events are not noted.
     pub(super) fn trace_of(
         &self,
         _: ReceiverHeld<'_>,
@@ -115,7 +115,7 @@ impl Engine {
         Some(trace.as_delivered(deliveries))
     }
 
-    /// Gives a message that arrives from elsewhere its trace. If there is no memory for the trace, the message has none.
+    /// Sets the trace of a message that arrives from another queue. If no memory is available, the message gets no trace.
     pub(super) fn set_trace(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>, trace: &Trace) {
         if self.provide_trace(receiving, found.slot)
             && let Ok(record) = self.segment().trace(found.slot)
@@ -125,8 +125,8 @@ impl Engine {
         }
     }
 
-    /// Returns the trace with which the message of a record leaves the queue at the time `at`. The queue itself keeps the trace as it is, because the
-    /// move may fail.
+    /// Returns the trace with which a record's message leaves the queue at the time `at`. The trace in the queue stays unchanged, because the move
+    /// may fail.
     pub(super) fn trace_of_departure(
         &self,
         receiving: ReceiverHeld<'_>,

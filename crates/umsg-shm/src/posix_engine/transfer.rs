@@ -1,7 +1,7 @@
-//! Moving a message from one queue to another, exactly once: to a dead-letter queue, and back to its source.
+//! Moves a message from one queue to another, exactly once: to a dead-letter queue, and back to the source.
 //!
-//! Two queues have two locks, and no store changes both. The *arrival* is a record in the destination that outlasts the
-//! message there, until the source has forgotten the message:
+//! Two queues have two locks, so no single store can change both queues. The *arrival* is a record in the destination. The record stays, even if the
+//! message is received, until the source has freed its own record:
 //!
 //! ```text
 //!   source                                  destination
@@ -19,9 +19,9 @@
 //! | after it | the arrival | frees the slot in the source, then the arrival |
 //! | after the slot is free | an arrival whose source has no such record | frees the arrival |
 //!
-//! Only the process that the record names ends a move. A forked child has the handles of its parent's moves, but is not that process.
+//! Only the process in the record may end a move. A forked child has copies of its parent's handles, but is another process.
 //!
-//! A ticket is never used for a second record, so an arrival can't be mistaken for the arrival of another message.
+//! Each record gets a new ticket, so an arrival can't be mistaken for the arrival of another message.
 
 use super::found::Found;
 use super::held_messages::LeaseHandle;
@@ -39,27 +39,27 @@ use crate::sys::liveness;
 use crate::sys::process;
 use crate::sys::thread::Thread;
 
-/// The source of a copy: the number of the queue, which no other existing queue has, and the ticket of the message's record there.
+/// The source of a copy: the identifier of the queue, unique among the existing queues, and the ticket of the message's record in that queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub queue: u64,
     pub ticket: u64,
 }
 
-/// The bits of a queue's number that an arrival keeps.
+/// The bits of a queue's identifier that an arrival contains.
 const QUEUE: u64 = (1 << 48) - 1;
-/// The bits of a ticket that an arrival keeps.
+/// The bits of a ticket that an arrival contains.
 const TICKET: u64 = (1 << 48) - 1;
 
 impl Origin {
-    /// Writes the origin into a record that is reserved. The record still names the process, whose death ends the reservation.
+    /// Writes the origin into the record of a reservation. The record still contains the process, so the death of the process ends the reservation.
     fn note(self, record: &LeaseRecord) {
         record.deliveries.set(self.queue as u32);
         let upper = (self.queue & QUEUE) >> 32;
         record.until.set(upper << 48 | self.ticket & TICKET);
     }
 
-    /// Returns the origin of the message of an arrival: the queue and the record from which it came.
+    /// Returns the origin of the message of an arrival: its source queue, and its record in the source queue.
     pub(crate) fn of(record: &LeaseRecord) -> Origin {
         let until = record.until.get();
         Origin {
@@ -68,7 +68,7 @@ impl Origin {
         }
     }
 
-    /// Returns the part of the origin that an arrival keeps.
+    /// Returns the part of the origin that an arrival contains.
     fn known(self) -> Origin {
         Origin {
             queue: self.queue & QUEUE,
@@ -77,7 +77,7 @@ impl Origin {
     }
 }
 
-/// A message that comes from another queue.
+/// A message that arrives from another queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     pub origin: Origin,
@@ -85,38 +85,38 @@ pub struct Arrival<'a> {
     pub history: Option<&'a History>,
     /// The trace of the message, if its events are noted.
     pub trace: Option<&'a Trace>,
-    /// The time of the first send, on the machine's clock. None if the message is sent now.
+    /// The time of the first send, on the machine's clock. `None` if the message is sent now.
     pub sent_at: Option<u64>,
 }
 
-/// A message that this process moves to another queue.
+/// A message that this process will move to another queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
     pub handle: LeaseHandle,
-    /// True if another process died while it moved the message: the message may have arrived.
+    /// True if another process died while it moved the message. The message may have arrived at its destination.
     pub was_left: bool,
-    /// The history of the message, as far as this queue has recorded it. The caller adds the name of the source.
+    /// The history of the message, as recorded in this queue. The caller adds the name of the source.
     pub history: History,
-    /// The trace of the message, if its events are noted. Its last event is the departure.
+    /// The trace of the message, if its events are noted. The last event of the trace is the departure.
     pub trace: Option<Trace>,
 }
 
-/// A message with a history: its place in the queue, and where it lies.
+/// A message with a history, its slot, and its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// A number that no other message of the queue has.
+    /// The identifier of the message, unique in the queue.
     pub id: u64,
     pub slot: u32,
     pub history: History,
     /// The length of the message, in bytes.
     pub len: usize,
-    /// The first bytes of the message, as many as the caller asked for.
+    /// The first bytes of the message. The caller sets the maximum number of bytes.
     pub start: Vec<u8>,
 }
 
 impl Engine {
-    /// Notes that the message of a lease is delivered, in a queue whose messages may become dead letters. A queue without memory for the times does
-    /// not note them.
+    /// Notes a delivery of a leased message, in a queue whose messages may become dead letters. Without memory for the times, the delivery is not
+    /// noted.
     #[cold]
     pub(super) fn note_delivery(&self, _: ReceiverHeld<'_>, slot: u32, is_first: bool) {
         let roots = &self.segment().fixed().leases;
@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Returns the history of a message. None if the message has no history, or if a process has overwritten the words of the history.
+    /// Returns the history of a message. Returns `None` if the message has no history.
     pub(super) fn history_of(&self, _: ReceiverHeld<'_>, found: &Found<'_>) -> Option<History> {
         let has_memory = found.slot < self.segment().fixed().leases.histories.get();
         if !has_memory || !found.cell.has_history() {
@@ -140,7 +140,7 @@ impl Engine {
         Some(self.segment().history(found.slot).ok()?.read())
     }
 
-    /// Gives a message a history. If there is no memory for the history, the message has none. The bytes of the message stay the same.
+    /// Sets the history of a message. If no memory is available, the message gets no history. The bytes of the message stay the same.
     pub(super) fn set_history(&self, _: ReceiverHeld<'_>, found: &Found<'_>, history: &History) {
         let roots = &self.segment().fixed().leases;
         while roots.histories.get() <= found.slot {
@@ -155,8 +155,8 @@ impl Engine {
         }
     }
 
-    /// Returns the history of a leased message, and the number that no other message of the queue has. The inner value is None if the message has
-    /// no history. The outer value is None if the lease has ended.
+    /// Returns the identifier and the history of a leased message. The identifier is unique in the queue. The inner value is `None` if the message
+    /// has no history. The outer value is `None` if the lease has ended.
     pub fn history(
         &self,
         me: &Thread,
@@ -168,12 +168,12 @@ impl Engine {
         })
     }
 
-    /// Returns the number of a leased message, which no other message of the queue has. None if the lease has ended.
+    /// Returns the identifier of a leased message, unique in the queue. Returns `None` if the lease has ended.
     pub fn number(&self, me: &Thread, handle: &LeaseHandle) -> Result<Option<u64>, Refused> {
         self.of_leased(me, handle, |_, found| found.cell.sequence())
     }
 
-    /// Reads from a leased message. None if the lease has ended.
+    /// Reads from a leased message. Returns `None` if the lease has ended.
     fn of_leased<T>(
         &self,
         me: &Thread,
@@ -191,7 +191,7 @@ impl Engine {
         })
     }
 
-    /// Describes the message of a record that leaves the queue.
+    /// Describes a record's message that leaves the queue.
     fn departure(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -229,14 +229,14 @@ impl Engine {
         })
     }
 
-    /// Makes this process the mover of a record's message.
+    /// Makes this process the mover of a record's message. Only the mover may end the move.
     fn take_over(&self, me: &Thread, record: &LeaseRecord) {
         record.pid.set(me.pid());
         let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
         record.birth.set(birth);
     }
 
-    /// Takes charge of a message that is to be sent to the dead-letter queue, for this process.
+    /// Finds a message for the dead-letter queue, and makes this process its mover. Returns `None` if there is no such message.
     pub fn begin_to_move(
         &self,
         me: &Thread,
@@ -265,14 +265,15 @@ impl Engine {
 
     /// Returns whether this process is the mover of a record's message.
     fn is_mover(&self, me: &Thread, record: &LeaseRecord) -> bool {
-        // The process may have got its liveness id after it became the mover, so its birth is compared in both forms.
+        // The process may have got its liveness id after it became the mover, so its birth is compared in both forms: the liveness id and the start
+        // time.
         let start = || process::birth(me.pid());
         let births = [liveness::birth(self.segment(), start), start()];
         record.pid.get() == me.pid() && births.contains(&record.birth.get())
     }
 
-    /// Ends a move: the dead-letter queue has taken the message or refused it. Returns false if this process is no longer the mover. A forked child
-    /// has the handles of its parent, and the parent may have begun to move the message again.
+    /// Ends a move after the dead-letter queue has taken or refused the message. Returns false if this process is no longer the mover: a forked child
+    /// has copies of its parent's handles, and the parent may have begun to move the message again.
     pub fn end_move(
         &self,
         me: &Thread,
@@ -291,14 +292,14 @@ impl Engine {
                 self.segment().fixed().counters.count(Event::DeadLettered);
             } else {
                 leases::set(record, State::Aside);
-                // The next mover tries the other messages first.
+                // The record moves to the end of the list, so that the next mover tries other messages first.
                 holds.send_to_the_end(receiving, handle.index, record)?;
             }
             Ok(true)
         })
     }
 
-    /// Frees the slot of a message that has arrived elsewhere.
+    /// Frees the slot of a message that has arrived in another queue.
     fn let_go(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -317,8 +318,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends the message in the reserved slot, and leaves a record of its arrival. Returns the number that no other message of the queue has. None if
-    /// the reservation has ended.
+    /// Sends the message in the reserved slot, and leaves a record of its arrival. Returns the identifier of the message, unique in the queue.
+    /// Returns `None` if the reservation has ended.
     pub fn arrive(
         &self,
         me: &Thread,
@@ -348,7 +349,7 @@ impl Engine {
                 let found = self.in_hand(receiving, slot)?;
                 self.set_trace(receiving, &found, trace);
             }
-            // The messages in the ring were sent before this message, so they go into the store first.
+            // The messages in the ring were sent before this message, so they enter the store first.
             self.drain(receiving)?;
             self.foretell_doorbell(receiving, 1, 0);
             arrival.origin.note(record);
@@ -371,7 +372,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether a message of this origin has arrived.
+    /// Returns whether a message with this origin has arrived.
     pub fn has_arrived(
         &self,
         me: &Thread,
@@ -381,7 +382,7 @@ impl Engine {
         self.with_receiver_lock(me, deadline, |_, _| Ok(self.arrival(origin)?.is_some()))
     }
 
-    /// Ends the record of an arrival: its source has forgotten the message.
+    /// Frees the record of an arrival, after the source has freed its own record.
     pub fn forget_arrival(
         &self,
         me: &Thread,
@@ -446,7 +447,7 @@ impl Engine {
         })
     }
 
-    /// Lists up to `most` messages that have a history, in order of delivery, with up to `bytes` bytes of each message.
+    /// Lists up to `most` wanted messages that have a history, in order of delivery, with up to `bytes` bytes of each message.
     #[cfg(not(loom))]
     pub fn dead_letters(
         &self,
@@ -463,7 +464,7 @@ impl Engine {
             let mut slots = Vec::new();
             self.find_in_store(receiving, 0, usize::MAX, &mut slots)?;
             let mut letters = Vec::new();
-            // More bytes would show corruption: each message has memory of its own, and all messages together are shorter than the file.
+            // A greater sum of bytes shows corruption: the messages have separate memory, so all messages together are shorter than the file.
             let mut room = self.segment().layout().len;
             for slot in slots {
                 let found = self.in_hand(receiving, slot)?;
@@ -500,7 +501,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes charge of a dead letter, to send it to the queue with the number `to`. Returns None if another process has taken the message.
+    /// Takes a dead letter out of the store, to send it to the queue with the identifier `to`. Returns `None` if another process has taken the
+    /// message.
     pub fn begin_redrive(
         &self,
         me: &Thread,
@@ -535,7 +537,7 @@ impl Engine {
         })
     }
 
-    /// Ends a redrive: the other queue has taken the message, or the message goes back to its place.
+    /// Ends a redrive. With `moved`, the other queue has taken the message, and its slot is freed. Otherwise the message returns to its place.
     pub fn end_redrive(
         &self,
         me: &Thread,
@@ -565,8 +567,8 @@ impl Engine {
         })
     }
 
-    /// Takes over, for this process, the messages that dead processes were sending back. Returns each message with the number of its destination
-    /// queue.
+    /// Finds messages whose redrive a dead process has left unfinished, and makes this process their mover. Returns each message with the identifier
+    /// of its destination queue.
     pub fn left_redrives(&self, me: &Thread) -> Result<Vec<(LeaseHandle, u64)>, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
             let mut left = Vec::new();

@@ -19,7 +19,7 @@ use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// The result of an attempt to enlist: see [`wait::Enlisted`]. A waiting thread has the index of its node, and the node.
+/// The result of an attempt to enlist, see [`wait::Enlisted`]. If the thread waits, the result contains the index of the thread's node, and the node.
 pub(super) type Enlisted<'a, T> = wait::Enlisted<(u32, &'a Node), T>;
 
 /// A thread that takes messages, with its engine and the proof that it holds the receiver lock.
@@ -30,24 +30,24 @@ pub(super) struct Taker<'a> {
     pub(super) me: &'a Thread,
 }
 
-/// The value of `wanted` in the node of a thread that leases the message for which it waits: a message that is offered to it counts as leased.
+/// The value of `wanted` in the node of a thread that waits for a message to lease. A message that is offered to such a node counts as leased.
 pub(super) const LEASES: u32 = 1;
 
-/// The way in which a receive takes its message: it copies the message out, or leases it.
+/// The way in which a receive takes a message: it copies the message out, or leases the message.
 pub(super) trait Receipt {
     type Outcome;
 
     /// The value of `wanted` in the node of the caller: [`LEASES`] or 0.
     const MARK: u32 = 0;
 
-    /// Takes the next message in the queue, if there is one.
+    /// Takes the next message in the queue, if the queue has a message.
     fn take(
         &mut self,
         taker: Taker<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<Self::Outcome, Refused>;
 
-    /// Takes the message that was offered to the caller's node. Takes the node off its list at the step that transfers the message to the caller.
+    /// Takes the message that was offered to the caller's node. Removes the node from its list at the step that transfers the message to the caller.
     fn accept(
         &mut self,
         taker: Taker<'_>,
@@ -58,14 +58,14 @@ pub(super) trait Receipt {
 
 /// The result of a wait in a list.
 pub(super) enum Waited<E, T> {
-    /// The caller's node was not enlisted. The caller has the outcome `E`, or has to try again.
+    /// The caller's node was not enlisted. With `Some`, the call has this outcome. With `None`, the caller has to try again.
     Not(Option<E>),
-    /// The wait has this outcome.
+    /// The wait has ended with this outcome.
     Ended(T),
 }
 
 impl<E, T> Waited<E, T> {
-    /// Returns the outcome of the wait, or None if the caller has to try again.
+    /// Returns the outcome of the wait. Returns `None` if the caller has to try again.
     pub(super) fn ended(self) -> Option<T> {
         match self {
             Waited::Ended(outcome) => Some(outcome),
@@ -75,8 +75,8 @@ impl<E, T> Waited<E, T> {
 }
 
 impl Engine {
-    /// Waits in a list with a node. `enlist` adds the caller's node to the list. After each sleep, `end_sleep` runs; the wait ends when it returns an
-    /// outcome.
+    /// Waits in a list with a node. `enlist` adds the caller's node to the list. `end_sleep` runs after each sleep. The wait ends when `end_sleep`
+    /// returns an outcome.
     pub(super) fn block<'a, S, E, T>(
         &'a self,
         me: &'a Thread,
@@ -130,14 +130,14 @@ impl Engine {
         }
     }
 
-    /// Takes the caller's node off its list after the offered message was copied out, and frees the message's slot.
+    /// Removes the caller's node from its list after the offered message was copied out, and frees the message's slot.
     pub(super) fn finish_offer(
         &self,
         receiving: ReceiverHeld<'_>,
         node: &Node,
         found: &Found<'_>,
     ) -> Result<(), Fault> {
-        // The node leaves its list before its slot is free: a node in the list of offers owns its slot.
+        // The node leaves the list of offers before its slot is freed, because a node in this list owns its slot.
         Waiters::of(self.segment()).remove(receiving, node)?;
         found.cell.forget();
         self.free_slot(receiving, found.slot);
@@ -145,7 +145,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Releases the lock and wakes the waiters that were served. If the caller's node is enlisted, names the node to the kernel before the release.
+    /// Releases the lock and wakes the waiters that were served. If the caller's node is enlisted, registers the node with the kernel before the
+    /// release.
     fn begin<'a, T>(
         &self,
         held: Held<'a>,
@@ -168,7 +169,7 @@ impl Engine {
         begun
     }
 
-    /// Waits for a message in the list of receivers. Returns None if the caller has to try again.
+    /// Waits for a message in the list of receivers. Returns `None` if the caller has to try again.
     pub(super) fn block_receiver<R: Receipt>(
         &self,
         me: &Thread,
@@ -193,7 +194,7 @@ impl Engine {
         })
     }
 
-    /// Serves waiters that came earlier. Then takes a message, or adds the caller's node to the list.
+    /// Serves waiters that came earlier. Then either takes a message, or adds the caller's node to the list.
     fn enlist_receiver<R: Receipt>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -216,8 +217,8 @@ impl Engine {
         waiters.insert(receiving, List::Receivers, index)?;
         crash_point!(WAIT_LISTED);
         self.update_wait_flags(receiving);
-        // ATTENTION: this thread sets the flag and then reads the stamps; the fence pairs with the barrier between stamp and flag in `try_send`.
-        // Either the sender sees the flag and serves, or this thread finds the message here.
+        // ATTENTION: this thread sets the flag and then reads the stamps. The fence pairs with the barrier between stamp and flag in `try_send`.
+        // Either the sender sees the flag and serves this thread, or this thread finds the message of the sender.
         fence(Ordering::SeqCst);
         let served = self.serve(receiving, wakes);
         if let Err(fault) = served {
@@ -229,7 +230,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Takes the outcome of a wait for a message. The call needs the lock to free the slot or to take the node off its list.
+    /// Takes the outcome of a wait for a message. The call needs the lock to free the slot or to remove the node from its list.
     fn end_receiver<R: Receipt>(
         &self,
         me: &Thread,
@@ -246,14 +247,14 @@ impl Engine {
             result
         };
         self.end_wait(me, end, deadline, work, || {
-            // If a message is offered to the node, the next owner of the lock puts it back into the queue.
+            // If a message was offered to the node, the next owner of the lock puts the message back into the queue.
             waiters::give_up(node);
             None
         })
     }
 
-    /// Ends a wait under the receiver lock. If the lock is not available, `let_go` releases the node without it. `let_go` returns the outcome of the
-    /// wait if that is certain.
+    /// Ends a wait under the receiver lock. If the lock is not available, `let_go` releases the node without the lock. `let_go` returns the outcome
+    /// of the wait if the outcome is certain.
     pub(super) fn end_wait<T>(
         &self,
         me: &Thread,
@@ -275,7 +276,7 @@ impl Engine {
             return Ok(outcome);
         }
         match result {
-            // The owner of the lock is stopped, so the outcome can't be taken.
+            // The owner of the lock is stopped, so this thread can't take the outcome.
             Err(Refused::Fault(Fault::Busy)) if end == End::Settled => Err(Refused::TimedOut),
             Err(Refused::Fault(Fault::Busy)) => Err(self.refusal(end)),
             other => other,
@@ -296,11 +297,11 @@ impl Engine {
         }
         Waiters::of(self.segment()).remove(receiving, node)?;
         if end == End::Abandoned {
-            // The stream seems to be at its end. If it is not, the receiver attempts again.
+            // The stream seemed to be at its end. This attempt gives the right result even if the state has changed.
             return receipt.take(taker, wakes);
         }
         self.segment().fixed().counters.count(Event::GivenUp);
-        // The end of a lease that has expired or is orphaned may give this receiver a message now.
+        // If a lease has expired or is orphaned, its end may give this receiver a message now.
         if end == End::TimedOut && self.may_reclaim() {
             return match receipt.take(taker, wakes) {
                 Err(Refused::NotNow) => Err(self.refusal(end)),
@@ -310,7 +311,7 @@ impl Engine {
         Err(self.refusal(end))
     }
 
-    /// Waits for room in the list of senders, until the message is sent. Returns None if the caller has to try again.
+    /// Waits for room in the list of senders, until the message is sent. Returns `None` if the caller has to try again.
     pub(super) fn block_sender(
         &self,
         me: &Thread,
@@ -329,7 +330,7 @@ impl Engine {
         Ok(waited.ended())
     }
 
-    /// Writes the message into a slot and adds the caller's node to the list. Does neither if there is room after all.
+    /// Writes the message into a slot and adds the caller's node to the list. If the queue now has room, does neither.
     fn enlist_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -361,7 +362,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Takes the outcome of a wait for room. Returns None if the caller keeps waiting.
+    /// Takes the outcome of a wait for room. Returns `None` if the caller keeps waiting.
     fn end_sender(
         &self,
         me: &Thread,
@@ -383,7 +384,7 @@ impl Engine {
                 );
             }
             let result = if waiters::state(node) == State::Settled {
-                // The message is in the store: the thread that admitted it has stored it, or a repair has.
+                // The message is in the store: the thread that admitted the message has stored it, or a repair has stored it.
                 Ok(Some(()))
             } else {
                 self.segment().fixed().counters.count(Event::GivenUp);
@@ -397,8 +398,8 @@ impl Engine {
         self.end_wait(me, end, deadline, work, || let_go_of_sender(node))
     }
 
-    /// Sleeps until the node's word changes. Ends the wait of a sender if the queue is closed for sending, or is a ring from which no process
-    /// receives any more. Ends the wait of a receiver at the end of the stream.
+    /// Sleeps until the node's word changes. Ends the wait of a sender if the queue is closed for sending, or is a ring without a receiving process.
+    /// Ends the wait of a receiver at the end of the stream.
     pub(super) fn sleep(&self, sleeper: &Sleeper<'_>, index: u32) -> End {
         let is_sender = sleeper.list == List::Senders;
         if self.pacing.give_way_enlisted(|| sleeper.is_settled()) {
@@ -425,7 +426,8 @@ impl Engine {
         }
     }
 
-    /// Checks the queue at the end of a slice: does the work that a dead waker left undone, and that perhaps no other process does.
+    /// Checks the queue at the end of a slice. Does the work that a dead waker may have left undone, because this thread may be the only one to do
+    /// it.
     fn look_around(&self, sleeper: &Sleeper<'_>, index: u32) {
         let (node, patience) = (sleeper.node, sleeper.deadline.or_slice(STOPPED));
         let _ = self.with_receiver_lock(sleeper.me, patience, |receiving, wakes| {
@@ -435,13 +437,14 @@ impl Engine {
             self.close_if_left(receiving, sleeper.me, wakes);
             let waiters = Waiters::of(self.segment());
             for _ in 0..2 {
-                // The node is in no list if an offer was withdrawn, or if this thread left an earlier wait by longjmp and now waits again.
+                // The node is in no list if its offer was withdrawn. The same state occurs if this thread left an earlier wait by longjmp and now
+                // waits again.
                 let is_out = waiters::state(node) == State::Waiting && List::of(node) == List::None;
                 if is_out {
                     waiters.insert(receiving, sleeper.list, index)?;
                 }
                 self.update_wait_flags(receiving);
-                // ATTENTION: as in `enlist_receiver`.
+                // ATTENTION: the fence has the same purpose as the fence in `enlist_receiver`.
                 fence(Ordering::SeqCst);
                 self.serve(receiving, wakes)?;
                 if List::of(node) != List::None {
@@ -455,8 +458,8 @@ impl Engine {
     }
 }
 
-/// Turns a waiting sender whose written message is corrupt into the sender of a batch with one message. The sender
-/// keeps its place and sends the message again at its turn. A process that rebuilds the queue calls this, and may die during the call.
+/// Handles the loss of the message that a waiting sender had written: turns the sender into the sender of a batch with one message. The sender keeps
+/// its place in the list, and sends the message again at its turn. A salvage calls this function, and its process may die during the call.
 #[cfg(not(loom))]
 pub(super) fn lose_message(node: &Node) {
     node.wanted.set(1);
@@ -469,18 +472,18 @@ fn has_lost_message(node: &Node) -> bool {
     node.slot.get() == NO_SLOT
 }
 
-/// Releases a sender's node without the lock. Returns the outcome `Some` if the message is sent.
+/// Releases a sender's node without the lock. Returns an outcome if the message is sent, otherwise `None`.
 fn let_go_of_sender(node: &Node) -> Option<Option<()>> {
     if waiters::give_up_waiting(node) {
         return None;
     }
-    // HANDOVER, by the acquire in `state`: the reason for the settling is visible.
+    // HANDOVER, by the acquire in `state`: this thread sees why the node was settled.
     if waiters::state(node) == State::Settled && has_lost_message(node) {
-        // The turn of this sender came. No other thread could have sent its message, so it was not sent.
+        // The node was settled because it was the sender's turn. Only this thread can send the message, so the message was not sent.
         waiters::give_up(node);
         return None;
     }
-    // A node that can't be given up was admitted; it stays until its thread ends.
+    // If a node can't be given up, its message was admitted. The node stays until its thread ends.
     Some(Some(()))
 }
 
@@ -497,8 +500,8 @@ pub(super) fn finish_early<T>(
     }
 }
 
-/// Returns how long the end of a wait may wait for the lock. After a hand-off, the call waits until the deadline. An interrupted wait, which may have
-/// its message already, waits as a call that does not block. A wait whose time is over waits for a grace period.
+/// Returns the deadline for the lock at the end of a wait. After a hand-off, the call waits until the caller's deadline. After an interruption, the
+/// call waits like a non-blocking call, because it may already have its message. After a time-out, the call waits for a grace period.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
     match end {
         End::Settled if !deadline.is_within(GRACE.as_nanos() as u64) => deadline,
@@ -514,7 +517,7 @@ mod tests {
     use crate::sys::thread;
     use std::time::Duration;
 
-    /// The receiver's deadline is shorter than one slice for each node: all nodes together may delay it by one slice only.
+    /// The receiver's deadline is shorter than the sum of one slice for each node, so the test fails if each node delays the receiver by a slice.
     #[test]
     fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
         let engine = Engine::new(testing::segment(4, 8));
@@ -547,7 +550,7 @@ mod tests {
     fn a_signal_does_not_interrupt_a_receiver_that_has_its_message() {
         extern "C" fn nothing(_: i32) {}
         let handler = nothing as extern "C" fn(i32);
-        // SAFETY: the handler does nothing; all zeros are a valid sigaction without flags, so that a wait is interrupted.
+        // SAFETY: the handler does nothing. All zeros are a valid sigaction without flags, so the signal interrupts a wait.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as libc::sighandler_t;
@@ -578,7 +581,7 @@ mod tests {
             while waiters.len(List::Receivers) != 0 {
                 engine.hand_over(receiving, &mut wakes).unwrap();
             }
-            // SAFETY: the thread is joined by the scope, later.
+            // SAFETY: the scope joins the thread later, so the thread still exists.
             let killed = unsafe { libc::pthread_kill(receiving_thread, libc::SIGURG) };
             assert_eq!(killed, 0);
             std::thread::sleep(5 * GRACE);

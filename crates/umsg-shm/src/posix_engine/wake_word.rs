@@ -1,4 +1,5 @@
-//! The wake word: wakes the one receiver of a ring once, when the number of messages for which it waits has arrived.
+//! The wake word of a ring: it makes senders wake the ring's only receiver once, when the number of messages for which the receiver waits has
+//! arrived.
 //!
 //! | wake word | state | may change it | if that thread dies |
 //! |---|---|---|---|
@@ -6,11 +7,12 @@
 //! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | if a sender dies before the wake-up, the receiver checks the ring at the end of its slice |
 //! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | if a sender dies before the descriptor is readable, the wake word is still armed, and the next sender rings |
 //!
-//! Each arming begins another turn, which has another number in the word. So a sender that has read an old word can't ring in the new turn too early.
+//! Each arming begins another turn, and each turn has another number in the word. So a sender that has read an old word can't ring too early in the
+//! new turn.
 //!
 //! A sleeping receiver checks for messages at the end of each slice; a poller does not. Therefore the order of the steps differs. For a sleeping
 //! receiver, a sender silences the word before the wake-up, so only one of many senders wakes the receiver. For a poller, a sender makes the
-//! descriptor readable before it silences the word, so two senders may make it readable at the same time.
+//! descriptor readable before it silences the word, so two senders may make the descriptor readable at the same time.
 
 use super::{Engine, Refused};
 use crate::counters::Event;
@@ -24,7 +26,7 @@ use crate::sys::thread::{Calm, Thread};
 use crate::waiters::pacing::{look_away, spin_timed};
 
 impl Engine {
-    /// Returns the number of messages that can be received now. A message counts twice if another thread is just moving it into the store.
+    /// Returns the number of messages that can be received now. If another thread is moving a message into the store, the message may count twice.
     pub fn available(&self) -> u64 {
         let (stored, ahead) = self.stored_and_ahead();
         stored.saturating_add(ahead)
@@ -37,12 +39,12 @@ impl Engine {
         let stored = fixed.receiver.stored_so_far();
         let drained = fixed.receiver.drained_so_far();
         let sent = fixed.sender.sent();
-        // A receiver may be ahead of the cursor of a sender that has stamped its message and not moved the cursor.
+        // If a sender has stamped its message and not moved the cursor yet, a receiver may be ahead of this cursor.
         (stored, (sent.wrapping_sub(drained) as i64).max(0) as u64)
     }
 
-    /// Returns the number of messages that the receiver of a ring saw at its last check and has not received yet. Does not read the words that
-    /// senders write.
+    /// Returns the number of messages that the receiver of a ring saw at its last check and has not received yet. The function does not read words
+    /// that senders write.
     pub fn known(&self) -> u64 {
         let receiver = &self.segment().fixed().receiver;
         let stored = receiver.stored_hint();
@@ -50,7 +52,7 @@ impl Engine {
         stored.saturating_add(ahead.max(0) as u64)
     }
 
-    /// Waits until `count` messages can be received. Only the one receiver of a ring may call this.
+    /// Waits until `count` messages can be received. Only the receiver of a ring may call this function.
     pub fn wait_for_messages(
         &self,
         me: &Thread,
@@ -97,7 +99,7 @@ impl Engine {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
                 Slept::TimedOut => self.repair_sides(me),
-                // The deadline counts after each wake-up, because a hostile peer can ring for ever.
+                // The deadline is also checked after a wake-up, because a hostile peer can ring forever.
                 Slept::Awake if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
@@ -127,7 +129,7 @@ impl Engine {
         self.repair_sender_side(me);
     }
 
-    /// Counts the message of a sender that died after the stamp. If no other process sends, only this thread makes that repair.
+    /// Counts the message of a sender that died after the store to the stamp. If no other process sends, only this thread can make this repair.
     fn repair_sender_side(&self, me: &Thread) {
         if self.segment().fixed().sender.lock.is_orphaned()
             && let Ok(held) = self.lock_sender(me, Deadline::Passed)
@@ -136,7 +138,7 @@ impl Engine {
         }
     }
 
-    /// Ends a wait. If a message came meanwhile, the call succeeds.
+    /// Ends a wait. If enough messages arrived meanwhile, the call succeeds.
     fn give_up_waiting(&self, me: &Thread, count: u64, refused: Refused) -> Result<(), Refused> {
         self.silence();
         match self.has(me, count) {
@@ -156,7 +158,8 @@ impl Engine {
         let counters = &self.segment().fixed().counters;
         let mut paid = false;
         if budget != 0 {
-            // In a stream, the receiver first lets some messages arrive: see `pacing`. A handle that only spins has to get the next message at once.
+            // In a stream, the receiver lets some messages arrive first: see `pacing`. A handle that only spins never pauses, because it has to get
+            // the next message at once.
             let gathering = match count == 1 && budget != u32::MAX {
                 true => self.gathering_time(),
                 false => 0,
@@ -184,15 +187,15 @@ impl Engine {
         self.pacing.gathering_time(max)
     }
 
-    /// Returns whether `count` messages can be received. For one message, reads no word that every send writes.
+    /// Returns whether `count` messages can be received. For one message, the function does not read words that every send writes.
     #[inline]
     fn has(&self, me: &Thread, count: u64) -> bool {
-        // The later messages of a batch have their stamps before the first one. The stamp of the first one sends them all.
+        // The later messages of a batch get their stamps before the first message. Only the stamp of the first message sends them.
         self.seems_to_have(count) && (count <= 1 || self.holds(me, count))
     }
 
     /// Returns whether `count` messages can be received, by the cursors. If the store has messages, checks under the lock: a sender that makes room
-    /// may move messages into the store, and such a message would count twice.
+    /// may be moving messages into the store, and a moving message would count twice.
     fn holds(&self, me: &Thread, count: u64) -> bool {
         let (stored, ahead) = self.stored_and_ahead();
         let seems_to = stored.saturating_add(ahead) >= count;
@@ -203,12 +206,12 @@ impl Engine {
             .unwrap_or(false)
     }
 
-    /// Returns whether the last of `count` messages seems to have its stamp. Reads only the cell of that message, which no process writes before that
-    /// message is sent.
+    /// Returns whether the last of `count` messages seems to have its stamp. The function reads only the cell of the last message. No process writes
+    /// this cell before the message is sent.
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
-        // These words are hints: the receiver stores them, and so does a sender that makes room. The check after the fence of `arm` decides.
+        // These words are hints: the receiver stores them, and a sender that makes room also stores them. The check after the fence of `arm` decides.
         let stored = receiver.stored_hint();
         let Some(ahead) = count.checked_sub(stored.saturating_add(1)) else {
             return true;
@@ -217,17 +220,18 @@ impl Engine {
         !matches!(Ring::of(self.segment()).published(last), Ok(None))
     }
 
-    /// Arms the wake word. Returns None if `count` messages can be received already.
+    /// Arms the wake word. Returns `None` if `count` messages can be received already.
     fn arm(&self, me: &Thread, count: u64, how: u32) -> Option<u32> {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
-        // These words are hints: the receiver stores them, and so does a sender that makes room. Such a sender rings without regard to the threshold.
+        // These words are hints: the receiver stores them, and a sender that makes room also stores them. Such a sender rings regardless of the
+        // threshold.
         let stored = fixed.receiver.stored_hint();
         let drained = fixed.receiver.drained_hint();
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
         let armed = wait_flags.arm(threshold, how);
-        // ATTENTION: this thread arms the wake word and then reads `sent`; the fence pairs with the barrier between a send and its read of the wait
-        // flags.
+        // ATTENTION: this thread arms the wake word and then reads `sent`. The fence pairs with the barrier between a send and the sender's read of
+        // the wait flags.
         fence(Ordering::SeqCst);
         if self.holds(me, count) {
             self.silence();
@@ -236,14 +240,14 @@ impl Engine {
         Some(armed)
     }
 
-    /// Arms the wake word for the descriptor, so that the next message makes the descriptor readable. Returns false if there are messages already.
+    /// Arms the wake word for the descriptor, so that the next message makes the descriptor readable. Returns false if the ring has messages already.
     pub fn arm_for_polling(&self, me: &Thread) -> bool {
         let is_armed = self.arm(me, 1, POLLED).is_some();
         crash_point!(RING_ARMED);
         is_armed
     }
 
-    /// Silences the wake word. The caller is the receiver, which checks for messages itself.
+    /// Silences the wake word. The caller is the receiver, which then checks for messages.
     fn silence(&self) {
         self.segment().fixed().wait_flags.silence();
     }
@@ -269,11 +273,11 @@ impl Engine {
         }
     }
 
-    /// Rings without regard to the threshold, if a thread waits for the wake word. The caller has added messages without a send: it has admitted a
-    /// blocked sender's message, or has repaired a side. The receiver then counts the messages itself.
+    /// Rings regardless of the threshold, if a thread waits for the wake word. The caller has added messages without a send: it has admitted a
+    /// blocked sender's message, or has repaired a side. The woken receiver counts the messages itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
-        // The messages were added under the lock that the receiver takes when it counts.
+        // The messages were added under the receiver lock, and the receiver takes this lock when it counts.
         self.ring(self.segment().fixed().wait_flags.wake_word());
     }
 
@@ -285,7 +289,7 @@ impl Engine {
         crash_point!(RING_DUE);
         if wake_word & ARMED == 0 {
             if !self.notify() {
-                // The wake word stays armed: the next sender rings.
+                // The wake word stays armed, so the next sender rings.
                 return;
             }
             crash_point!(RING_PULLED);
@@ -305,7 +309,7 @@ impl Engine {
     }
 
     /// Makes the receiver's descriptor readable. Returns false if this process has no notifier, for example because it only repairs the file of the
-    /// ring. Another sender then makes the descriptor readable.
+    /// ring. Then another sender has to make the descriptor readable.
     fn notify(&self) -> bool {
         self.notifier.as_ref().is_some_and(Notifier::pull)
     }

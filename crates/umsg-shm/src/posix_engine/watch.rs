@@ -1,11 +1,11 @@
-//! The engine's part of [`crate::doorbell`]: it tells pollers of messages and room.
+//! The engine's part of [`crate::doorbell`]: informs pollers of messages and room.
 //!
-//! Calls on a polled queue change it only under the receiver lock. A sender finds the flag of a polled queue under the sender lock, before it
-//! publishes its message. It then releases the sender lock, takes the receiver lock, borrows the sender lock, and shows the coming level on the
-//! doorbell. The flag is set under both locks. So when the doorbell first shows the level, each send that did not see the flag has ended.
+//! While a queue is polled, calls change it only under the receiver lock. A sender finds the flag of a polled queue under the sender lock, before it
+//! publishes its message. The sender then releases the sender lock, takes the receiver lock, borrows the sender lock, and shows the coming level on
+//! the doorbell. The flag is set under both locks. So when the doorbell first shows the level, each send that did not see the flag has ended.
 //!
-//! A send to a blocked receiver does not change the level for a poller, so it does not ring. The same holds for a receive that makes room for a
-//! blocked sender. Linux does the same.
+//! A send to a blocked receiver does not change the level for a poller, so the sender does not ring. A receive that makes room for a blocked sender
+//! does not ring, either. Linux behaves in the same way.
 
 use super::{COUNTED, DELAYED, Engine, Refused, SEND_CLOSED, WATCHED};
 use crate::crash::crash_point;
@@ -23,14 +23,14 @@ use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 use std::cell::Cell;
 
-/// The bits of the attention word of a queue that is polled or closed for sending: a send takes the receiver lock.
+/// The bits of the attention word of a queue that is polled or closed for sending. If one of the bits is set, a send takes the receiver lock.
 pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
 
-/// The bits with which a send leaves the plain case. In addition to the bits of `RINGING`, they say that the death of a producer may close the queue,
-/// or that a message is delayed.
+/// The bits with which a send leaves the plain case. In addition to `RINGING`, these bits show that the death of a producer may close the queue, or
+/// that a message is delayed.
 pub(super) const DETOUR: u32 = RINGING | COUNTED | DELAYED;
 
-/// Defers handlers of signals.
+/// A section of code in which signal handlers are deferred.
 struct Section<'a>(&'a Thread);
 
 impl Section<'_> {
@@ -55,14 +55,14 @@ impl Watched for Engine {
 
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
-            // A closed queue shows room: a poller tries to send, and finds the queue closed.
+            // A closed queue shows room, so that a poller tries to send, and finds that the queue is closed.
             _ if self.is_send_closed() => 1,
             OnFull::DropOldest => 1,
-            // Room that is kept for a batch is no room for a poller.
+            // Room that is kept for a batch is not shown to pollers.
             _ if !self.no_sender_waits() => 0,
             _ => self.room_now(receiving).max(0) as u64,
         };
-        // At the end of the stream, the queue shows a message: a poller tries to receive, and finds the end.
+        // At the end of the stream, the queue shows a message, so that a poller tries to receive, and finds the end.
         let messages = self.available().max(self.is_at_end(receiving).into());
         self.ringer().with_looks(messages, room)
     }
@@ -104,13 +104,13 @@ impl Watched for Engine {
 }
 
 impl Engine {
-    /// Returns whether a process polls, or the queue is closed for sending. Under the sender lock, `false` holds until the unlock.
+    /// Returns whether a process polls, or the queue is closed for sending. Under the sender lock, the result `false` stays valid until the unlock.
     #[inline(always)]
     pub(super) fn must_ring(&self) -> bool {
         self.segment().fixed().wait_flags.attention() & RINGING != 0
     }
 
-    /// Shows pollers an event before the queue is closed, because a send or a receive then has another result.
+    /// Shows pollers an event before the queue is closed. After the close, sends and receives have other results, so pollers must wake.
     pub(super) fn foretell_close(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
             let now = self.level(receiving);
@@ -118,22 +118,22 @@ impl Engine {
         }
     }
 
-    /// Sleeps for a moment if a process that rings was interrupted on this processor, so that the process finishes its operation first. A poller on
-    /// the same processor may run between the announcement and the change. The thread sleeps instead of yielding, because after a yield, the
-    /// scheduler would also delay the thread's next run.
+    /// If a process that rings was interrupted on this processor, sleeps for a moment, so that the process finishes its operation first. A poller on
+    /// the same processor may run between the announcement and the change. The thread sleeps and does not yield, because after a yield, the scheduler
+    /// would also delay the thread's next run.
     pub(super) fn let_ringer_finish(&self, me: &Thread) {
         if self.must_ring() && self.ringer().is_rung_here() {
             self.segment().fixed().receiver.lock.sleep_while_held(me);
         }
     }
 
-    /// Shows pollers that messages are about to be sent.
+    /// Shows pollers that messages will be sent now.
     #[inline(always)]
     pub(super) fn foretell_arrival(&self, receiving: ReceiverHeld<'_>, messages: i64) {
         self.foretell_doorbell(receiving, messages, -messages);
     }
 
-    /// Sends one message if there is room, and rings for pollers.
+    /// Sends one message if the queue has room, and rings for pollers.
     #[cold]
     pub(super) fn send_watched(
         &self,
@@ -153,7 +153,7 @@ impl Engine {
                 let result = self.send_locked(both.sender(), me, message, key);
                 self.segment().fixed().sender.lock.give_back();
                 match ring {
-                    // The handlers of signals run after the ring: a handler might leave the call by a jump.
+                    // Signal handlers run only after the ring, because a handler might leave the call by a jump.
                     Some(ring) if result.is_ok() => {
                         deferred.set(Some((ring, Section::begin(me))));
                     }
@@ -173,7 +173,7 @@ impl Engine {
         )
     }
 
-    /// Shows pollers that a message is about to be sent, or defers the ring.
+    /// Shows pollers that a message will be sent now, or defers the ring.
     fn foretell_or_defer(&self, both: BothHeld<'_>) -> Option<Deferred<'_>> {
         let receiving = both.receiver();
         let fixed = self.segment().fixed();
@@ -181,7 +181,7 @@ impl Engine {
         if !self.has_room(position) {
             return None;
         }
-        // `settle_doorbell` would also check whether pollers are left. A deferred ring skips it.
+        // With a deferred ring, `settle_doorbell` is not called, so this code checks whether any poller is left.
         if self.is_watched() && self.ringer().forget_if_left(receiving) {
             self.end_watch(receiving);
             return None;
@@ -199,7 +199,7 @@ impl Engine {
         None
     }
 
-    /// Returns whether no thread waits for a message or for room. Then a send serves no thread, and rings once.
+    /// Returns whether no thread waits for a message or for room. In this case, a send serves no thread, and rings once.
     fn has_no_waiters(&self) -> bool {
         let waiters = Waiters::of(self.segment());
         let lists = [List::Receivers, List::Senders, List::Offered];
@@ -219,9 +219,9 @@ impl Engine {
         if is_rung && self.segment().fixed().published.deferred_ring.end(ticket) {
             return;
         }
-        // The wait for the lock defers no handler.
+        // Signal handlers are not deferred during the wait for the lock.
         drop(section);
-        // If the lock can't be had in time, each later change counts the packets.
+        // If the lock is not available in time, each later change counts the packets in the FIFO.
         let patience = deadline.or_slice(STOPPED);
         let _ = self.with_receiver_lock(me, patience, |receiving, _| {
             let level = self.level(receiving);
@@ -238,19 +238,19 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) {
         if is_sent {
-            // The messages are sent, even if the list of waiters is corrupt.
+            // An error is only noted, because the messages are sent even if the list of waiters is corrupt.
             if self.serve(receiving, wakes).is_err() {
                 self.note_damage();
             }
             self.update_wait_flags(receiving);
         }
         if !self.is_watched() {
-            // A process that ended the watch may have died before it cleared the flag.
+            // A process that ended the polling may have died before it cleared the flag.
             self.set_attention(receiving, WATCHED, 0);
         }
     }
 
-    /// Runs `send`, which sends up to `messages` messages, under both locks, and rings for pollers.
+    /// Runs `send` under both locks, and rings for pollers. `send` sends up to `messages` messages.
     pub(super) fn send_ringing<T>(
         &self,
         me: &Thread,
@@ -273,7 +273,7 @@ impl Engine {
         })
     }
 
-    /// Runs a change of the watch under both locks, and then sets the flag for senders.
+    /// Runs `change` under both locks, and then sets the flag that makes senders ring.
     fn with_both_locks<T>(
         &self,
         me: &Thread,
@@ -289,7 +289,7 @@ impl Engine {
         })
     }
 
-    /// Begins to poll in a model, as [`pollable`](Self::pollable) does. Returns whether the process needs a helper for deadlines.
+    /// In a model: begins to poll like [`pollable`](Self::pollable). Returns whether the process needs a helper thread for deadlines.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<bool, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -300,7 +300,7 @@ impl Engine {
         })
     }
 
-    /// In a model: checks the queue as a helper for deadlines does. Returns whether the helper has to check it once a slice.
+    /// In a model: checks the queue like a helper thread for deadlines. Returns whether the helper has to check the queue once in each slice.
     #[cfg(loom)]
     pub(crate) fn look_for_holders(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
@@ -308,7 +308,7 @@ impl Engine {
         })
     }
 
-    /// Begins to poll in a model, as [`watch`](Self::watch) does, with a new FIFO in place of a lost one.
+    /// In a model: begins to poll like [`watch`](Self::watch), with a new FIFO that replaces a lost FIFO.
     #[cfg(loom)]
     pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -317,7 +317,7 @@ impl Engine {
         })
     }
 
-    /// In a model: shows the level in a helper's FIFO. Returns the number on which the helper sleeps.
+    /// In a model: shows the level in a helper's FIFO. Returns the futex value on which the helper sleeps.
     #[cfg(loom)]
     pub(crate) fn hear(&self, me: &Thread, feed: &Feed) -> Result<u32, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -327,7 +327,7 @@ impl Engine {
         })
     }
 
-    /// Returns the futex on which the helpers sleep.
+    /// In a model: returns the futex on which the helpers sleep.
     #[cfg(loom)]
     pub(crate) fn helpers_word(&self) -> &crate::sync::AtomicU32 {
         &self.segment().fixed().receiver.doorbell().calls
@@ -338,7 +338,7 @@ impl Engine {
         &self.doorbell
     }
 
-    /// Returns the readiness of the queue: the answer of a poll that does not wait.
+    /// Returns the readiness of the queue: the result of a poll that does not wait.
     pub fn readiness(&self, me: &Thread) -> Readiness {
         let waiters = Waiters::of(self.segment());
         let mut readable = self.available() != 0;
@@ -350,11 +350,11 @@ impl Engine {
             .pending()
             .is_some()
         {
-            // The sender may be dead: the call tells pollers of the message.
+            // If the sender is dead, this call repairs the queue and informs pollers of the message.
             let _ = self.with_receiver_lock(me, Deadline::Passed, |_, _| Ok(()));
         }
         if readable && waiters.len(List::Receivers) != 0 {
-            // Another thread is about to hand the message over, unless its receiver or the serving thread is dead.
+            // Usually, another thread will hand the message over soon. If the receiver or the serving thread is dead, this call serves the waiters.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);

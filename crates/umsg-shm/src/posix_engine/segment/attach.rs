@@ -7,9 +7,9 @@ use crate::memory::OUT_OF_RANGE;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 
-/// The greatest number of messages that the format allows. A namespace may set a lower limit.
+/// The maximum number of messages in the format. A namespace may set a lower limit.
 pub const MOST_MESSAGES: u32 = 1_048_576;
-/// The greatest message size that the format allows, in bytes.
+/// The maximum message size in the format, in bytes. A namespace may set a lower limit.
 pub const LARGEST_MESSAGE: u32 = 16 << 20;
 
 /// The number of bytes of the header that are read from the file: see [`super::Header`].
@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = 32;
 pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let layout = check(file)?;
     let mut segment = Segment::map(file, layout)?;
-    // This call comes first, because the creator of a removed queue may be clearing the segment.
+    // The process joins the queue before all other checks, because the creator of a removed queue may be clearing the segment.
     if !segment.fixed().header.presence.join() {
         return Err(removed(file));
     }
@@ -30,7 +30,7 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     Ok(segment)
 }
 
-/// Returns the error for a segment that holds no queue. This state is valid only if the owner alone may write the file.
+/// Returns the error for a segment without a queue. A segment without a queue is valid only if the owner alone may write the file.
 #[cold]
 fn removed(file: BorrowedFd<'_>) -> AttachError {
     match rustix::fs::fstat(file) {

@@ -1,4 +1,4 @@
-//! Creating a segment: a file of full length, whose first pages have memory and whose header is filled in.
+//! Creates a segment: a file of full length, whose first pages have memory and whose header is filled in.
 
 use super::Ring;
 use super::mapped::Segment;
@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 use crate::sys::map::PAGE;
 use rustix::fd::BorrowedFd;
 
-/// Makes a segment in an empty file. The file becomes a queue when it gets its name.
+/// Makes a segment in an empty file. The file becomes a queue when the caller gives it a name.
 pub fn create(
     file: BorrowedFd<'_>,
     layout: Layout,
@@ -20,7 +20,7 @@ pub fn create(
     let mut segment = Segment::map(file, layout)?;
     let mut pages = first_pages(&layout).into_iter().peekable();
     while let Some((offset, mut len)) = pages.next() {
-        // One call populates pages that follow one another.
+        // Adjacent pages get memory by one call.
         while let Some((_, more)) = pages.next_if(|&(next, _)| next == offset + len) {
             len += more;
         }
@@ -33,7 +33,7 @@ pub fn create(
     Ok(segment)
 }
 
-/// Returns the parts of a new segment that have memory: offsets and lengths in bytes.
+/// Returns the parts of a new segment that have memory, as offsets and lengths in bytes.
 pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
     [
         (0, size_of::<Fixed>().next_multiple_of(PAGE)),
@@ -42,13 +42,13 @@ pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
         (layout.nodes, PAGE),
         (layout.ring, PAGE),
         (layout.links, PAGE),
-        // A receiver may use leases to empty a queue whose file system is full, so the first lease must need no memory.
+        // The first lease needs no new memory: a receiver may use leases to empty a queue whose file system is full.
         (layout.lease_records, PAGE),
         (layout.cells, PAGE),
     ]
 }
 
-/// Fills in a segment. Before the call, its first pages have memory, the header names the creator, and all bytes behind the header are zero.
+/// Fills in a segment. Before the call, its first pages have memory, the header contains the creator, and all bytes after the header are zero.
 pub(super) fn fill_in(segment: &Segment, mode: u32) {
     let fixed = segment.fixed();
     let layout = segment.layout();

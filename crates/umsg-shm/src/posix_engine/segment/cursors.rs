@@ -1,4 +1,4 @@
-//! The steps that concern both sides of the ring.
+//! Functions that access both sides of the ring.
 
 use super::Fixed;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
@@ -6,8 +6,8 @@ use crate::repair::log;
 use crate::sync::Ordering;
 
 impl Fixed {
-    /// Returns whether `count` slots are free from ring position `first` on. Reads the receivers' side only if the senders' side does not know of
-    /// enough free slots.
+    /// Returns whether `count` slots are free from ring position `first` on. Reads the receivers' side only if the words of the senders' side show
+    /// too few free slots.
     #[inline(always)]
     pub(crate) fn has_free_slots(&self, sending: SenderHeld<'_>, first: u64, count: u64) -> bool {
         if self.sender.known_free(first) >= count {
@@ -24,7 +24,7 @@ impl Fixed {
         self.published.freed(both.receiver()).wrapping_sub(sent)
     }
 
-    /// Moves the end of the free slots. The caller has added entries before the new end, or has taken the last slot away.
+    /// Moves the end of the free slots. The caller has added entries before the new end, or has taken the last free slot.
     pub(crate) fn move_free_end(&self, both: BothHeld<'_>, freed: u64) {
         self.published.free_up_to(both.receiver(), freed);
         self.sender.see_freed(both.sender(), freed);
@@ -37,7 +37,7 @@ impl Fixed {
         self.published.publish(receiving, removed, bytes);
     }
 
-    /// Makes senders forget the room that they have seen, because it no longer exists. Room that is kept for a batch stays kept.
+    /// Reduces the room that senders have read before to the present room. Room that is kept for a batch stays kept.
     pub(crate) fn forget_room(&self, _: BothHeld<'_>) {
         let removed = self.published.removed();
         if self.sender.removed_seen().wrapping_sub(removed) as i64 > 0 {
@@ -45,16 +45,16 @@ impl Fixed {
         }
     }
 
-    /// Begins an empty ring at ring position `first` with `free` slots, for a queue of `max` messages.
+    /// Makes an empty ring at ring position `first` with `free` free slots, for a queue of `max` messages.
     ///
-    /// All words are stored with release, as in all other calls, because processes read them without a lock.
+    /// As in the other functions, all words are stored with release, because processes read the words without a lock.
     pub(crate) fn restart_ring(&self, both: BothHeld<'_>, first: u64, free: u64, max: usize) {
         let sending = both.sender();
         self.run.begin(sending, first, 0);
         self.sender.restart(sending, first);
         self.receiver.restart(first);
         self.sender.move_cursor(sending, first);
-        // The next sender checks by itself whether there is room.
+        // The next sender checks whether the queue has room.
         self.sender.keep_room(sending, max);
         self.move_free_end(both, first.wrapping_add(free));
     }
@@ -69,7 +69,7 @@ impl Fixed {
         self.log_repair(1);
     }
 
-    /// Returns two numbers of repairs since the creation: of the sender side, and of the receiver side.
+    /// Returns the number of repairs of the sender side, and of the receiver side, since the creation of the queue.
     pub fn repairs(&self) -> [u32; 2] {
         // Relaxed: the numbers are only displayed.
         [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))

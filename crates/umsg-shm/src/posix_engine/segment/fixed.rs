@@ -1,6 +1,6 @@
-//! The fixed part of a segment, and the writers of each line.
+//! The fixed part of a segment, and the threads that write each cache line.
 //!
-//! Lines that different sides write are 128 bytes apart, because the prefetcher fetches lines in pairs.
+//! Lines that different sides write are 128 bytes apart, because the prefetcher fetches pairs of lines.
 //!
 //! | part | written by | read by |
 //! |---|---|---|
@@ -34,15 +34,15 @@ use crate::producers::Producers;
 use crate::repair::log::{MENDED, RepairLog};
 use crate::sync::{AtomicU32, Ordering};
 
-/// The first eight bytes of every segment: "umsg-mq" and a zero.
+/// The first eight bytes of every segment: "umsg-mq" and a zero byte.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
 /// The version of the format. A process refuses segments of other versions.
 pub const VERSION: u32 = 3;
-/// A hash of all sizes and offsets below. Two builds with different hashes refuse each other's segments.
+/// A hash of all sizes and offsets of the segment's structures. Builds with different hashes refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
 
-/// The fixed part of a segment, at the first byte of the file. Its parts keep their words private and change them by named steps. A diagnosis reads
+/// The fixed part of a segment, at the first byte of the file. The words of each part are private, and its functions change them. A diagnosis reads
 /// the words by [`Fixed::words`].
 #[repr(C)]
 #[derive(Default)]
@@ -62,13 +62,13 @@ pub struct Fixed {
     pub notices: [Notice; NOTICES],
     /// The last repairs of the sender side, and the last repairs of the receiver side.
     pub repair_log: [[RepairLog; MENDED]; 2],
-    /// Two numbers of repairs since the creation: of the sender side, and of the receiver side.
+    /// The number of repairs of the sender side, and of the receiver side, since the creation of the queue.
     pub(super) repairs: [AtomicU32; 2],
     pub producers: Producers,
 }
 
 impl Fixed {
-    /// Returns the process whose death made the last repair of a side necessary: 0 for senders, 1 for receivers.
+    /// Returns the process whose death caused the last repair of a side: 0 for senders, 1 for receivers.
     pub(crate) fn died_last(&self, side: usize) -> u32 {
         // Relaxed: the value is only displayed.
         let last = self.repairs[side].load(Ordering::Relaxed).wrapping_sub(1);
@@ -89,13 +89,13 @@ const _: () = {
     assert!(offset_of!(Fixed, receiver) == 768);
     assert!(offset_of!(Fixed, leases) == 1024);
     assert!(offset_of!(Fixed, arena) == 1152);
-    // A receive touches only the first pair of lines of the receiver side.
+    // A receive accesses only the first pair of lines of the receiver side.
     assert!(offset_of!(ReceiverSide, nodes) <= 128);
     assert!(size_of::<Notice>() == 64 && size_of::<Fixed>() <= 8192);
     assert!(offset_of!(ReceiverSide, level2) == 64);
 };
 
-/// Returns a hash of sizes and offsets. Most changes of fields change a size or an offset. A change that leaves all of them as they are, such as
+/// Returns a hash of sizes and offsets. Most changes of fields change a size or an offset. A change without effect on sizes and offsets, such as
 /// swapping two fields or using spare bytes, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {

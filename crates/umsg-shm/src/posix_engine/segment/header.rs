@@ -13,35 +13,35 @@ pub struct Header {
     version: AtomicU32,
     layout_hash: AtomicU32,
     max_messages: AtomicU32,
-    /// The longest message, in bytes.
+    /// The maximum length of a message, in bytes.
     message_size: AtomicU32,
     /// The length of the file, in bytes.
     len: AtomicU64,
-    /// The permission bits as the queue's creator or fchmod has set them.
+    /// The permission bits that the queue's creator or fchmod has set.
     pub(super) mode: AtomicU32,
     /// The process id of the creator.
     creator: AtomicU32,
-    /// The time of the creation: CLOCK_REALTIME, in nanoseconds since 1970.
+    /// The time of the creation: nanoseconds of CLOCK_REALTIME since 1970.
     created_at: AtomicU64,
-    /// The record of corruption, and of a rebuild.
+    /// The record of corruption and of salvages.
     pub damage: Damage,
-    /// The inode numbers of the creator's PID namespace (low 32 bits) and time namespace (high 32 bits). 0 for unknown.
+    /// The inode numbers of the creator's PID namespace (low 32 bits) and time namespace (high 32 bits). 0 if they are unknown.
     pub(super) home: AtomicU64,
-    /// Says whether the segment holds a queue.
+    /// The presence word, which shows whether the segment contains a queue.
     pub presence: Presence,
 }
 
 impl Header {
     /// The offset of the permission bits in the header, in bytes.
     pub const MODE: usize = offset_of!(Header, mode);
-    /// The offsets that go into the layout hash.
+    /// The offsets that are part of the layout hash.
     #[cfg(not(loom))]
     pub(super) const OFFSETS: [usize; 3] = [
         offset_of!(Header, damage),
         offset_of!(Header, home),
         Header::PRESENCE,
     ];
-    /// The offsets of words that a process reads without a mapping.
+    /// The offsets of words that a process reads from the file without a mapping.
     #[cfg(not(loom))]
     pub(super) const PRESENCE: usize = offset_of!(Header, presence);
     #[cfg(not(loom))]
@@ -61,7 +61,7 @@ impl Header {
         self.home.store(crate::sys::home::here(), Ordering::Relaxed);
     }
 
-    /// Fills in the header for a queue that belongs to the caller. From the store of the magic number on, the file is a segment.
+    /// Fills in the header for a queue that belongs to the caller. After the store of the magic number, the file is a segment.
     #[cfg(not(loom))]
     pub(super) fn begin(&self, layout: &Layout, mode: u32) {
         use super::{LAYOUT_HASH, MAGIC, VERSION};
@@ -78,7 +78,7 @@ impl Header {
         self.magic.store(MAGIC, store);
     }
 
-    /// Returns the permission bits of the queue. A process with write access may have set other bits, too.
+    /// Returns the permission bits of the queue. A process with write access may have overwritten the bits.
     pub fn mode(&self) -> u32 {
         // Relaxed: the word publishes no other data.
         self.mode.load(Ordering::Relaxed)
@@ -95,7 +95,7 @@ impl Header {
         self.creator.load(Ordering::Relaxed)
     }
 
-    /// Returns the time of the creation: CLOCK_REALTIME, in nanoseconds since 1970.
+    /// Returns the time of the creation: nanoseconds of CLOCK_REALTIME since 1970.
     pub fn created_at(&self) -> u64 {
         self.created_at.load(Ordering::Relaxed)
     }

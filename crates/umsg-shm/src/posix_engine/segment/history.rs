@@ -1,41 +1,41 @@
-//! The history of a dead letter, beside the cell of its slot.
+//! The history of a dead letter, in a region outside of the slot's cell.
 //!
 //! ```text
 //! deliveries   one for each slot: when its message was leased first and last
 //! histories    one for each slot: where its message comes from, and why it went to a dead-letter queue
 //! ```
 //!
-//! A message has a history if its cell says so ([`Cell::has_history`](super::Cell::has_history)). The bytes of the message are not changed. Pages of
-//! both regions get memory when the first message of a slot needs them: a queue without dead letters has none.
+//! A bit of the cell shows whether the message has a history ([`Cell::has_history`](super::Cell::has_history)). The bytes of the message are not
+//! changed. The two regions get memory page by page, when a message first needs a page, so a queue without dead letters has no such pages.
 //!
-//! Every process that may use the queue can write these words. A reader bounds the length of the name and interprets unknown numbers as
-//! [`Reason::Unknown`]. No process sends a message to a queue because a history names that queue: `posix/redrive.rs` in `umsg` lists the other
-//! conditions.
+//! Every process that may use the queue can write these words. A reader limits the length of the name and interprets unknown codes as
+//! [`Reason::Unknown`]. The name of a queue in a history is not sufficient reason to send a message to that queue: `posix/redrive.rs` in `umsg` lists
+//! the other conditions.
 
 use crate::sync::{Guarded32, Guarded64};
 
-/// The longest name of a source in bytes, with its slash.
+/// The maximum length of a source's name in bytes, with its slash.
 pub const LONGEST_SOURCE: usize = 256;
-/// The number of words for a name. The queues of a model have no names.
+/// The number of words for a name. In a model, queues have no names, and one word suffices.
 const WORDS: usize = if cfg!(loom) { 1 } else { LONGEST_SOURCE / 8 };
 
 /// The reason why a message went to a dead-letter queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The segment has another number, which stands for no reason.
+    /// The code in the segment is unknown.
     #[default]
     Unknown,
     /// The message was older than the queue's time to live.
     Expired,
-    /// The message was leased and came back as often as the queue allows.
+    /// The message was leased and returned as often as the queue allows.
     Undelivered,
-    /// The queue was full and dropped its oldest message.
+    /// The queue was full and dropped this message, its oldest one.
     Dropped,
 }
 
 impl Reason {
-    /// Returns the number that stands for this reason in segments and snapshots.
+    /// Returns the code of this reason, as stored in segments and snapshots.
     pub fn number(self) -> u32 {
         match self {
             Reason::Unknown => 0,
@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason for which a number stands.
+    /// Returns the reason with this code.
     pub fn of_number(number: u32) -> Reason {
         match number {
             1 => Reason::Expired,
@@ -56,8 +56,8 @@ impl Reason {
     }
 }
 
-/// The times of the first and the last lease of a slot's message: readings of the machine's clock, 0 for never. They are valid while the message is
-/// leased, and after it has come back.
+/// The times of the first and the last lease of a slot's message, on the machine's clock. 0 means never. The times are valid while the message is
+/// leased, and after its return.
 #[repr(C)]
 #[derive(Default)]
 pub struct Deliveries {
@@ -80,7 +80,7 @@ impl Deliveries {
     }
 }
 
-/// A history as it lies in a segment.
+/// A history, in the form that a segment contains.
 #[repr(C)]
 #[derive(Default)]
 pub struct HistoryRecord {
@@ -103,11 +103,11 @@ pub struct HistoryRecord {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<HistoryRecord>() == 320 && size_of::<Deliveries>() == 16);
 
-/// A history in the memory of a process. Its times are readings of the machine's clock, in nanoseconds; in a snapshot, they are of CLOCK_REALTIME.
+/// A history in the memory of a process. Its times are in nanoseconds of the machine's clock. In a snapshot, they are of CLOCK_REALTIME.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct History {
     pub reason: Reason,
-    /// The process that sent the message first, and its user; None if the user is unknown.
+    /// The first sender's process id and user. The user is `None` if it is unknown.
     pub pid: u32,
     pub uid: Option<u32>,
     /// The number of times that the message was sent back to its source.
@@ -116,9 +116,9 @@ pub struct History {
     pub deliveries: u32,
     /// The time of the first send.
     pub sent_at: u64,
-    /// The time of the first lease; 0 for never or unknown.
+    /// The time of the first lease. 0 if there was none, or the time is unknown.
     pub first_delivery: u64,
-    /// The time of the last lease; 0 for never or unknown.
+    /// The time of the last lease. 0 if there was none, or the time is unknown.
     pub last_delivery: u64,
     /// The time at which the message went to the dead-letter queue.
     pub dead_at: u64,
@@ -171,7 +171,7 @@ impl History {
         }
     }
 
-    /// Returns the name of the queue from which the message comes, with its slash. The name is empty if it is unknown.
+    /// Returns the name of the message's source queue, with its slash. The name is empty if the source is unknown.
     pub fn source(&self) -> &[u8] {
         &self.source[..self.source_len]
     }
@@ -191,7 +191,7 @@ impl History {
         self
     }
 
-    /// Sets the name of the source. A name that is too long counts as unknown.
+    /// Sets the name of the source. If the name is too long, the source is unknown.
     pub fn set_source(&mut self, name: &[u8]) {
         self.source = [0; LONGEST_SOURCE];
         self.source_len = 0;
@@ -223,7 +223,7 @@ impl HistoryRecord {
         }
     }
 
-    /// Reads a history. Whatever the words are, they are a history.
+    /// Reads a history. Every combination of values is a valid history.
     pub(crate) fn read(&self) -> History {
         let mut history = History {
             reason: Reason::of_number(self.reason.get()),

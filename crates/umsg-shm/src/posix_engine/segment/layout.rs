@@ -1,4 +1,4 @@
-//! The layout of a segment: the offsets of its regions, computed from two numbers: the capacity of the queue in messages, and the message size.
+//! The layout of a segment: the offsets of its regions. They follow from the capacity of the queue in messages, and the message size.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
 use super::{
@@ -12,19 +12,19 @@ pub const PRIORITIES: usize = 32_768;
 #[cfg(loom)]
 pub const PRIORITIES: usize = 4;
 
-/// The number of records for registrations beyond those in the fixed part. Processes that have not run since they were notified keep their records.
+/// The number of additional records for registrations, outside of the fixed part. A notified process that has not run yet keeps its record.
 #[cfg(not(loom))]
 pub const MORE_NOTICES: usize = 1024;
 #[cfg(loom)]
 pub const MORE_NOTICES: usize = 1;
 
-/// The number of slots beyond those for messages and for nodes: a reserve for senders.
+/// The number of additional slots, after one slot for each message and each node. They are a reserve for senders.
 #[cfg(not(loom))]
 const SPARE: usize = 64;
 #[cfg(loom)]
 const SPARE: usize = 2;
 
-/// The offsets of the regions, in bytes from the start of the file, and their numbers of items.
+/// The offsets of the regions, in bytes from the start of the file, and the numbers of items in the regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub max_messages: usize,
@@ -48,9 +48,9 @@ pub struct Layout {
     pub histories: usize,
     /// The traces of messages, one for each slot.
     pub traces: usize,
-    /// The greatest number of slots in use.
+    /// The maximum number of slots in use.
     pub slots: usize,
-    /// The greatest number of entries of the ring: a power of two, at least `slots`.
+    /// The maximum number of ring entries: a power of two, at least `slots`.
     pub ring_len: usize,
     /// The length of the file, in bytes.
     pub len: usize,
@@ -100,7 +100,7 @@ impl Layout {
         }
     }
 
-    /// Returns the length of the longest message that a cell itself can hold, in bytes. A longer message is in a block of the arena.
+    /// Returns the maximum length of a message in a cell, in bytes. A longer message is in a block of the arena.
     #[inline(always)]
     pub fn inline(&self) -> usize {
         inline(self.cell_len)
@@ -111,8 +111,8 @@ const fn inline(cell_len: usize) -> usize {
     cell_len - size_of::<Cell>()
 }
 
-/// Returns the length of a cell. Short messages have short cells, which need half the memory, and half the pages to allocate when the queue is filled
-/// for the first time.
+/// Returns the length of a cell. Short messages use short cells. A short cell needs half the memory, so fewer pages are allocated when the queue is
+/// filled for the first time.
 fn cell_len(message_size: usize) -> usize {
     if message_size <= inline(SHORT_CELL) {
         SHORT_CELL
@@ -121,7 +121,7 @@ fn cell_len(message_size: usize) -> usize {
     }
 }
 
-/// Returns the length of the arena. It has room for the longest message of each slot, with the header of its block.
+/// Returns the length of the arena. The arena has room for the longest message of each slot, with the header of the message's block.
 fn arena_len(slots: usize, message_size: usize) -> usize {
     if message_size <= inline(LONG_CELL) {
         return 0;

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// A mapped segment of a POSIX queue.
 pub type Segment = crate::memory::Segment<Fixed>;
 
-// SAFETY: `Fixed` is `repr(C)` and consists of atomics. The layouts of `Layout::new` begin with it and end with the file.
+// SAFETY: `Fixed` is `repr(C)` and consists of atomics. The layouts of `Layout::new` begin with `Fixed` and end at the end of the file.
 unsafe impl Format for Fixed {
     type Layout = Layout;
     type Cell = Cell;
@@ -58,7 +58,7 @@ impl Regions for Layout {
 }
 
 impl Segment {
-    /// Makes the last process that unmaps the segment remove its file. Called before the segment is shared.
+    /// Makes the last process that unmaps the segment remove its file. The caller calls this function before it shares the segment.
     pub fn set_last_close(&mut self, last_close: LastUse) {
         self.set_last_use(last_close);
         self.fixed().rules.note_use();
@@ -78,11 +78,11 @@ impl Segment {
         self.settings()
     }
 
-    /// Returns the item at `index` of a region with `count` items at `offset`. The region is one of the layout's regions.
+    /// Returns the item at `index` of a region with `count` items at `offset`. The caller takes the region from the layout.
     #[inline(always)]
     fn entry<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Fault> {
-        // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all types of
-        // items consist of atomics.
+        // SAFETY: the regions lie inside the mapping, at multiples of 4096, and contain as many items as the layout states. All types of items
+        // consist of atomics.
         unsafe { self.item(offset, size_of::<T>(), index, count) }
     }
 
@@ -94,11 +94,12 @@ impl Segment {
             slots,
             ..
         } = *self.layout();
-        // SAFETY: as in `entry`; a cell is longer than its header, and its length is a multiple of the header's alignment (asserted beside `Cell`).
+        // SAFETY: as in `entry`, the cells lie inside the mapping and consist of atomics. A cell is longer than its header, and its length is a
+        // multiple of the header's alignment (asserted in `cell.rs`).
         unsafe { self.item(cells, cell_len, slot as usize, slots) }
     }
 
-    /// Returns the entry of the ring for a position.
+    /// Returns the entry of the ring for a ring position.
     #[inline(always)]
     pub fn ring(&self, position: u64) -> &AtomicU32 {
         let mask = self.fixed().geometry.ring_mask_with_entries();
@@ -110,11 +111,12 @@ impl Segment {
     pub(crate) fn ring_at(&self, index: usize) -> &AtomicU32 {
         let index = index & (self.layout().ring_len - 1);
         let ring = self.layout().ring;
-        // SAFETY: as in `entry`; the index was masked with the length of the region, a power of two.
+        // SAFETY: as in `entry`, the region lies inside the mapping and consists of atomics. The index was masked with the length of the region, a
+        // power of two.
         unsafe { &*self.base().add(ring).cast::<AtomicU32>().add(index) }
     }
 
-    /// Returns the word that names the slot after a stored message in the list of its priority. The links lie apart from the cells, so that linking a
+    /// Returns the link of a slot: the word with the next slot in the list of the message's priority. The links are not in the cells, so linking a
     /// message does not fetch the cell of its neighbour.
     #[inline(always)]
     pub fn link(&self, slot: u32) -> Result<&Guarded32, Fault> {
@@ -143,12 +145,13 @@ impl Segment {
         )
     }
 
-    /// Returns a record for a registration, beyond those in the fixed part.
+    /// Returns an additional record for a registration, outside of the fixed part.
     pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Fault> {
         self.entry(self.layout().notices, index, MORE_NOTICES)
     }
 
-    /// Allocates memory for more than `usable` of these records. Returns the number of records that have memory after the call.
+    /// Allocates memory for more than `usable` additional records for registrations. Returns the number of these records that have memory after the
+    /// call.
     pub(crate) fn populate_notices(&self, usable: u32) -> Result<u32, Fault> {
         if usable as usize >= MORE_NOTICES {
             return Err(Fault::NoMemory);
@@ -170,7 +173,7 @@ impl Segment {
         self.populate_page_of(region, usable)
     }
 
-    /// Returns the history of the message in a slot. It is valid if the message's cell says that it has a history.
+    /// Returns the history of the message in a slot. The history is valid if a bit of the message's cell shows that the message has one.
     pub(crate) fn history(&self, slot: u32) -> Result<&HistoryRecord, Fault> {
         let layout = self.layout();
         self.entry(layout.histories, slot as usize, layout.slots)
@@ -183,13 +186,13 @@ impl Segment {
         self.populate_page_of(region, usable)
     }
 
-    /// Returns the trace of the message in a slot. Valid if its cell says that it has one.
+    /// Returns the trace of the message in a slot. The trace is valid if a bit of the message's cell shows that the message has one.
     pub(crate) fn trace(&self, slot: u32) -> Result<&TraceRecord, Fault> {
         let layout = self.layout();
         self.entry(layout.traces, slot as usize, layout.slots)
     }
 
-    /// Makes more traces real memory than `usable`. Returns how many are.
+    /// Allocates memory for the traces of more than `usable` slots. Returns the number of slots whose traces have memory after the call.
     pub(crate) fn populate_traces(&self, usable: u32) -> Result<u32, Fault> {
         let layout = self.layout();
         let region = (layout.traces, size_of::<TraceRecord>(), layout.slots);
@@ -226,8 +229,8 @@ impl Segment {
         self.copy_prefix(cell, len, buffer).map(drop)
     }
 
-    /// Shortens a message that was written in place, from `room` bytes to `len`. If the shortened message fits into the cell, it moves there from its
-    /// block.
+    /// Shortens a message that was written in place, from `room` bytes to `len`. If the shortened message fits into the cell, the bytes move from the
+    /// block to the cell.
     pub(crate) fn shorten(&self, cell: &Cell, room: usize, len: usize) -> Result<(), Fault> {
         let (from, to) = (self.payload(cell, room)?, self.payload(cell, len)?);
         if from != to {
@@ -237,7 +240,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Returns the number of bytes in use, without the arena, for `slots` slots in circulation.
+    /// Returns the number of bytes in use for `slots` slots in circulation, without the arena.
     pub fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask() as usize + 1;
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
@@ -266,7 +269,7 @@ impl Segment {
         }
     }
 
-    /// Prefetches those bytes of a message that are not in the first line of its cell.
+    /// Prefetches the bytes of a message after the first line of its cell.
     #[inline(always)]
     pub(crate) fn prefetch_rest(&self, cell: &Cell) {
         if self.layout().cell_len > LINE {
@@ -307,25 +310,25 @@ fn prefetch_line(address: *const u8) {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: a prefetch affects only the cache, at any address.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
 }
 
-/// Prefetches a cache line for writing, so that the other core loses the line now, and not at the later store.
+/// Prefetches a cache line for writing. Otherwise the store would have to wait until the other core gives up the line.
 #[inline(always)]
 fn prefetch_line_to_write(address: *const u8) {
     if cfg!(miri) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch affects only the cache; a processor without this instruction ignores it.
+    // SAFETY: a prefetch affects only the cache. A processor without this instruction ignores it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: a prefetch affects only the cache.
     unsafe {
         std::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }

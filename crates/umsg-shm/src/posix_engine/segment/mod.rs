@@ -15,11 +15,11 @@
 //! traces    of messages, one for each slot, in queues that note them: trace.rs
 //! ```
 //!
-//! The offsets of the regions follow from two numbers: how many messages of which size the queue may hold. A process computes the offsets itself,
-//! and trusts no other word of the file for them. The file is sparse and has its full length from the start.
-//! Regions come into use from their beginning on, always after a call of [`Segment::populate`].
+//! The offsets of the regions follow from two numbers: the maximum number of messages, and the message size. A process computes the offsets itself,
+//! and trusts no other word of the file for them. The file is sparse and has its full length from the start. The used part of a region grows from the
+//! region's start, after calls of [`Segment::populate`].
 //!
-//! The words of a part are private to this module. Other modules change them by named steps.
+//! The words of a part are private to this module. Other modules change the words by functions of the part.
 
 #[cfg(not(loom))]
 mod attach;
@@ -95,7 +95,7 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::sync::Guarded32;
 use crate::waiters::{Links, NODES, Node};
 
-/// The head and the tail of the list of one priority. Both are valid only while the bit of the priority is set.
+/// The head and the tail of the list of one priority. They are valid only while the priority's bit in the bitmap is set.
 #[repr(C)]
 #[derive(Default)]
 pub struct Fifo {
@@ -126,7 +126,7 @@ pub mod testing {
     use super::{Layout, Policy, Segment, create};
     use std::os::fd::AsFd;
 
-    /// Creates an empty segment. The number of its slots in circulation, which all have memory, is the number of messages.
+    /// Creates an empty segment. As many slots as messages are in circulation, and all of them have memory.
     pub fn segment(max_messages: usize, message_size: usize) -> Segment {
         let file = crate::sys::file::nameless("umsg-test").unwrap();
         let layout = Layout::new(max_messages, message_size);

@@ -1,4 +1,4 @@
-//! The record of a registration for a notification. [`crate::posix_engine::notification`] lists its states.
+//! The record of a registration for a notification. [`crate::posix_engine::notification`] lists the states of a record.
 
 use crate::consent::Shown;
 use crate::lock::tokens::ReceiverHeld;
@@ -6,22 +6,22 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A state: a process is registered.
 pub(crate) const ARMED: u32 = 1;
-/// A state: the registration was fired, and its process has not handled it yet.
+/// A state: the registration was fired, and its process has not handled the notification yet.
 pub(crate) const FIRED: u32 = 2;
 /// A state: the holder of the receiver lock raises the signal of the registered process.
 pub(crate) const RAISING: u32 = 3;
-/// The bits of a word that hold the state.
+/// The bits of a record's word that contain the state.
 pub(crate) const STATE: u32 = 3;
 /// A bit of a fired record: a thread sleeps until the process has handled the record.
 const WAITED: u32 = 4;
-/// The number that each registration adds to the word.
+/// The amount by which the word grows with each registration.
 const TURN: u32 = 8;
 
-/// In place of the sender's user, until a process has asked the system for it. No user has this number.
+/// The value in place of the sender's user, until a process has asked the system for the user. No user has this id.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
 
-/// The number of records for registrations that a queue has from the start. One is for the armed registration, the others are for fired registrations
-/// that their processes have not handled yet. Further records lie in a region of their own.
+/// The number of records for registrations in the fixed part. One record is for the armed registration. The others are for fired registrations that
+/// their processes have not handled yet. Additional records are in a separate region.
 #[cfg(not(loom))]
 pub(crate) const NOTICES: usize = 8;
 #[cfg(loom)]
@@ -31,41 +31,41 @@ pub(crate) const NOTICES: usize = 2;
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Notice {
-    /// The state. The registered process sleeps on this word until the record is fired. The sender that fired the record sleeps on it until the
-    /// process has handled the record.
+    /// The state. The registered process sleeps on this word until the record is fired. The sender that fired the record sleeps on this word until
+    /// the process has handled the record.
     word: AtomicU32,
-    /// How the process wants to be notified, and by which signal. The words are for display, and for another process that fires the registration. The
-    /// registered process knows both from its own memory.
+    /// The kind of the notification, followed by the signal. Both words are for display, and for other processes that fire the registration. The
+    /// registered process has its own copy in its memory.
     what: AtomicU32,
     signal: AtomicU32,
-    /// The process, and its birth, which distinguishes it from other processes with the same id.
+    /// The process, followed by its birth, which distinguishes the process from other processes with the same id.
     pid: AtomicU32,
     birth: AtomicU64,
-    /// The number of the registration among those of its process.
+    /// A number that distinguishes this registration from other registrations of the same process.
     ticket: AtomicU64,
     /// The lower half is the process whose message fired the record. The upper half is the real user of that process, or [`NOT_ASKED`] until a
     /// process has asked the system.
     sender: AtomicU64,
-    /// The place of the process's consent to its signal: [`Shown`].
+    /// The location of the process's consent to its signal: the two words of [`Shown`].
     descriptor: AtomicU32,
     place: AtomicU32,
 }
 
 impl Notice {
-    /// The offset of the place of the consent, for the layout hash.
+    /// The offset of the consent's location, for the layout hash.
     #[cfg(not(loom))]
     pub(super) const CONSENT: usize = std::mem::offset_of!(Notice, descriptor);
 
-    /// Returns the state and the turn. The caller sees the words that were written before them.
+    /// Returns the state and the turn. The caller also sees the words that were written before this word.
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Acquire) & !WAITED
     }
 
-    /// Asks the process that frees a fired record to wake the caller. Returns the value of the futex on which the caller sleeps, or None if
-    /// the word is no longer `fired`.
+    /// Makes the process that frees a fired record wake the caller. Returns the value of the futex on which the caller sleeps. Returns `None` if the
+    /// word is no longer `fired`.
     pub(crate) fn ask_for_wake(&self, fired: u32) -> Option<u32> {
-        // Acquire on failure: the caller sees what the process wrote before it freed the record. Relaxed on success: the process has not freed the
-        // record, so the caller reads nothing of it.
+        // Acquire on failure: the caller sees the words that the process wrote before it freed the record. Relaxed on success: the process has not
+        // freed the record yet, so the caller reads none of these words.
         let found =
             self.word
                 .compare_exchange(fired, fired | WAITED, Ordering::Relaxed, Ordering::Acquire);
@@ -75,12 +75,12 @@ impl Notice {
         }
     }
 
-    /// Returns the futex on which the registered process sleeps, and a sender that has fired the record.
+    /// Returns the record's futex. The registered process sleeps on it, and so does a sender that has fired the record.
     pub(crate) fn futex(&self) -> &AtomicU32 {
         &self.word
     }
 
-    /// Describes a registration of the process `pid`, in a free record.
+    /// Writes the data of a registration of the process `pid` into a free record.
     pub(crate) fn fill(
         &self,
         _: ReceiverHeld<'_>,
@@ -99,7 +99,7 @@ impl Notice {
         self.place.store(shown.place, Ordering::Relaxed);
     }
 
-    /// Arms a free record, which the caller has filled with the data of a process: the process is registered. Returns the new word.
+    /// Arms a free record that contains the data of a process. The process is then registered. Returns the new word.
     pub(crate) fn arm(&self, _: ReceiverHeld<'_>) -> u32 {
         // Relaxed: under the receiver lock no other process changes a free record.
         let free = self.word.load(Ordering::Relaxed) & !(STATE | WAITED);
@@ -109,8 +109,8 @@ impl Notice {
         armed
     }
 
-    /// Ends an armed registration: fires it if the process wants a notification, otherwise frees it. Returns false if the registration was
-    /// withdrawn.
+    /// Ends an armed registration. Fires the record if the process wants a notification, otherwise frees the record. Returns false if the
+    /// registration was withdrawn.
     #[must_use]
     pub(crate) fn fire(&self, _: ReceiverHeld<'_>, armed: u32, is_notified: bool) -> bool {
         let after = match is_notified {
@@ -127,8 +127,8 @@ impl Notice {
         armed & STATE == ARMED && self.change(armed, raising(armed))
     }
 
-    /// Ends [`begin_raising`](Self::begin_raising). If the signal was raised, frees the record. If not, fires the record, and its process raises
-    /// the signal.
+    /// Ends the state of [`begin_raising`](Self::begin_raising). If the signal was raised, frees the record. Otherwise fires the record, so that its
+    /// process raises the signal.
     pub(crate) fn end_raising(&self, _: ReceiverHeld<'_>, armed: u32, is_raised: bool) {
         let after = match is_raised {
             true => armed & !STATE,
@@ -138,12 +138,12 @@ impl Notice {
         self.change(raising(armed), after);
     }
 
-    /// Frees the record, if its word still is `word`. Returns false if the word has changed.
+    /// Frees the record if its word is still `word`. Returns false if the word has changed.
     pub(crate) fn free(&self, word: u32) -> bool {
         self.change(word, word & !STATE)
     }
 
-    /// Frees a fired record, if its word still is `fired`. Returns true if the caller has to wake the threads that wait until the record is free.
+    /// Frees a fired record if its word is still `fired`. Returns true if the caller has to wake threads that wait for the free record.
     #[must_use]
     pub(crate) fn free_fired(&self, fired: u32) -> bool {
         !self.free(fired) && self.change(fired | WAITED, fired & !STATE)
@@ -155,27 +155,27 @@ impl Notice {
             .is_ok()
     }
 
-    /// Returns how the process wants to be notified, and by which signal.
+    /// Returns the kind of the notification, and the signal.
     pub(crate) fn means(&self) -> (u32, u32) {
         // Relaxed: the values are displayed, and decide only the length of a wait.
         let signal = self.signal.load(Ordering::Relaxed);
         (self.what.load(Ordering::Relaxed), signal)
     }
 
-    /// Returns the registered process, and its birth.
+    /// Returns the registered process and its birth.
     pub fn owner(&self) -> (u32, u64) {
-        // Relaxed: the values are hints, which the process itself confirms.
+        // Relaxed: the values are hints, which the registered process confirms.
         let birth = self.birth.load(Ordering::Relaxed);
         (self.pid.load(Ordering::Relaxed), birth)
     }
 
-    /// Returns the number of this registration among those of its process.
+    /// Returns the number that distinguishes this registration from other registrations of the same process.
     pub fn ticket(&self) -> u64 {
-        // Relaxed: the value is a hint, which the process itself confirms.
+        // Relaxed: the value is a hint, which the registered process confirms.
         self.ticket.load(Ordering::Relaxed)
     }
 
-    /// Returns the place of the process's consent to its signal.
+    /// Returns the location of the process's consent to its signal.
     pub(crate) fn shown(&self) -> Shown {
         // Relaxed: the values are hints, which the consent confirms.
         Shown {
@@ -184,20 +184,20 @@ impl Notice {
         }
     }
 
-    /// Notes the sender of the message that is about to fire the record. `user` is its real user or [`NOT_ASKED`].
+    /// Notes the sender of the message that will fire the record. `user` is the real user of the sender, or [`NOT_ASKED`].
     pub(crate) fn set_sender(&self, _: ReceiverHeld<'_>, pid: u32, user: u32) {
         // Relaxed: the store of the record's word publishes this store.
         self.sender.store(pack(pid, user), Ordering::Relaxed);
     }
 
-    /// Returns the sender of the message that fired the record, and its real user or [`NOT_ASKED`].
+    /// Returns the sender of the message that fired the record, and the sender's real user or [`NOT_ASKED`].
     pub(crate) fn sender(&self) -> (u32, u32) {
         // Relaxed: the record's word has published the sender.
         let found = self.sender.load(Ordering::Relaxed);
         (found as u32, (found >> 32) as u32)
     }
 
-    /// Notes the real user of the sender `pid`, unless the record has another sender by now.
+    /// Notes the real user of the sender `pid`, unless the record has another sender meanwhile.
     pub(crate) fn set_user(&self, pid: u32, user: u32) {
         let _ = self.sender.compare_exchange(
             pack(pid, NOT_ASKED),
@@ -217,17 +217,17 @@ fn pack(pid: u32, user: u32) -> u64 {
     u64::from(pid) | u64::from(user) << 32
 }
 
-/// Returns the word of a registration before it was fired.
+/// Returns the word that a fired registration had before it was fired.
 pub fn armed(fired: u32) -> u32 {
     fired & !STATE | ARMED
 }
 
-/// Returns the word of a registration once it was fired.
+/// Returns the word that an armed registration has after it is fired.
 pub(crate) fn fired(armed: u32) -> u32 {
     armed & !STATE | FIRED
 }
 
-/// Returns the word of a registration while the holder of the receiver lock raises its signal.
+/// Returns the word that an armed registration has while the holder of the receiver lock raises its signal.
 pub(crate) fn raising(armed: u32) -> u32 {
     armed & !STATE | RAISING
 }

@@ -13,18 +13,19 @@ pub const CLOSED: u32 = 3;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Ownership {
-    /// 0 for a queue that is no ring. Otherwise [`DISABLED`], [`ENABLED`] or [`CLOSED`].
+    /// The state: [`DISABLED`], [`ENABLED`] or [`CLOSED`]. 0 if the queue is not a ring.
     state: AtomicU32,
     /// The number of messages that the ring holds without overflow.
     entries: AtomicU32,
-    /// The process that receives, and its birth, which distinguishes it from other processes with the same id. 0 until the ring has a receiver.
+    /// The receiving process, followed by its birth, which distinguishes the process from other processes with the same id. 0 until the ring has a
+    /// receiver.
     pid: AtomicU32,
     birth: AtomicU64,
-    /// The number of messages that senders dropped by their own choice, because there was no room.
+    /// The number of messages that senders chose to drop because the ring had no room.
     dropped: AtomicU64,
-    /// The number of senders that have got a number.
+    /// The number of senders that have an identifier.
     senders: AtomicU32,
-    /// The number of descriptors that have got a number.
+    /// The number of descriptors that have an identifier.
     descriptors: AtomicU32,
     /// The random part of the name of the ring's poll FIFO.
     doorbell: AtomicU64,
@@ -34,26 +35,26 @@ impl Ownership {
     /// Makes the queue a ring of `entries` entries, before another process sees it.
     pub fn begin(&self, entries: u32, state: u32) {
         self.entries.store(entries, Ordering::Relaxed);
-        // Release: a process that finds the queue to be a ring sees the earlier stores.
+        // Release: a process that reads that the queue is a ring sees the earlier stores.
         self.state.store(state, Ordering::Release);
     }
 
-    /// Names the process that receives, before another process sees the segment.
+    /// Sets the receiving process, before another process sees the segment.
     pub fn name_owner(&self, pid: u32, birth: u64) {
         // Relaxed: no other process sees the segment before its file is linked, or shared.
         self.pid.store(pid, Ordering::Relaxed);
         self.birth.store(birth, Ordering::Relaxed);
     }
 
-    /// Returns the process that receives, and its birth. Both are 0 for a queue that is no ring.
+    /// Returns the receiving process and its birth. Both values are 0 if the queue is not a ring.
     pub fn owner(&self) -> (u32, u64) {
         // Relaxed: both words were stored before a process could find the ring.
         let birth = self.birth.load(Ordering::Relaxed);
         (self.pid.load(Ordering::Relaxed), birth)
     }
 
-    /// Returns the state: 0 for a queue that is no ring, otherwise [`DISABLED`], [`ENABLED`] or [`CLOSED`]. The caller sees the stores that the owner
-    /// made before it changed the state.
+    /// Returns the state: [`DISABLED`], [`ENABLED`] or [`CLOSED`], or 0 if the queue is not a ring. The caller sees the stores that the owner made
+    /// before it changed the state.
     #[inline(always)]
     pub fn state(&self) -> u32 {
         self.state.load(Ordering::Acquire)
@@ -61,7 +62,7 @@ impl Ownership {
 
     /// Enables the ring, unless it is closed.
     pub fn enable(&self) {
-        // Release: senders that find the ring enabled see the earlier stores.
+        // Release: senders that read that the ring is enabled see the earlier stores.
         let _ =
             self.state
                 .compare_exchange(DISABLED, ENABLED, Ordering::Release, Ordering::Relaxed);
@@ -78,23 +79,23 @@ impl Ownership {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Gives a number to another sender.
+    /// Returns a new identifier for a sender.
     pub fn add_sender(&self) -> u32 {
-        // Relaxed, here and below: the word only counts.
+        // Relaxed, as in the functions that follow: the word is only a counter.
         self.senders.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number of senders that have got a number.
+    /// Returns the number of senders that have an identifier.
     pub fn senders(&self) -> u32 {
         self.senders.load(Ordering::Relaxed)
     }
 
-    /// Gives a number to another descriptor.
+    /// Returns a new identifier for a descriptor.
     pub fn add_descriptor(&self) -> u32 {
         self.descriptors.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number of descriptors that have got a number.
+    /// Returns the number of descriptors that have an identifier.
     pub fn descriptors(&self) -> u32 {
         self.descriptors.load(Ordering::Relaxed)
     }

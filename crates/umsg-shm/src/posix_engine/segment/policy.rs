@@ -6,17 +6,17 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// The send waits for room, as in the kernel. A send that must not block fails.
+    /// The send waits for room, as in the kernel. A non-blocking send fails.
     #[default]
     Block,
-    /// The send fails at once, like a send that must not block.
+    /// The send fails at once, like a non-blocking send.
     Fail,
     /// The send drops the oldest message of the lowest priority. If all queued messages have a higher priority, the new message is dropped instead.
     DropOldest,
 }
 
 impl OnFull {
-    /// Returns the number of this policy in segments and snapshots.
+    /// Returns the code of this policy, as stored in segments and snapshots.
     pub fn number(self) -> u32 {
         match self {
             OnFull::Block => 0,
@@ -25,7 +25,7 @@ impl OnFull {
         }
     }
 
-    /// Returns the policy that has this number. None if no policy has it.
+    /// Returns the policy with this code. Returns `None` if the code is unknown.
     pub fn of_number(number: u32) -> Option<OnFull> {
         match number {
             0 => Some(OnFull::Block),
@@ -36,29 +36,30 @@ impl OnFull {
     }
 }
 
-/// The policy as it lies in a segment. It is written at the creation, and each process reads it once, on attaching.
+/// The policy, in the form that a segment contains. The creator writes it, and each process reads it once, when it attaches.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Rules {
-    /// The number of the policy for a full queue: [`OnFull::number`].
+    /// The code of the policy for a full queue: [`OnFull::number`].
     on_full: AtomicU32,
     max_deliveries: AtomicU32,
     /// The time to live, in nanoseconds; 0 for no limit.
     time_to_live: AtomicU64,
-    /// The number of the label that names the dead-letter queue; 0 for none. The segment holds no name, because every
-    /// process that may send or receive could write it: see `namespace/dead_letters.rs`.
+    /// The id of the label that contains the name of the dead-letter queue; 0 for none. The segment does not contain the name, because every process
+    /// that may send or receive could overwrite it: see `namespace/dead_letters.rs`.
     label: AtomicU64,
-    /// Says whether the queue is removed after its last close. 0: the queue stays. 1: it is removed, but no process has opened it yet.
+    /// The removal of the queue after its last close. 0: the queue stays. 1: the queue will be removed, but no process has opened it yet.
+    /// [`Rules::DUE`]: the queue will be removed, and a process has opened it.
     /// [`Rules::DUE`]: it is removed.
     pub(super) removal: AtomicU32,
     /// 1 if the end of the last producer closes the queue for sending, otherwise 0.
     close_with_producers: AtomicU32,
-    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, and the longest delay. Both
-    /// are 0 for no delay.
+    /// The delays before a returned message is delivered again, in nanoseconds: first the delay after its first return, then the longest delay. Both
+    /// values are 0 for no delay.
     retry_delay: [AtomicU64; 2],
-    /// The number of deliveries that pass lower priorities before a lower priority has a turn; 0 for strict order.
+    /// The number of deliveries that pass lower priorities before a lower priority gets a turn; 0 for strict order.
     fair_priorities: AtomicU32,
-    /// 1: deliveries and moves of messages are noted.
+    /// 1 if deliveries and moves of messages are noted, otherwise 0.
     trace_messages: AtomicU32,
 }
 
@@ -69,7 +70,7 @@ impl Rules {
     /// A value of [`Rules::removal`]: the queue is removed after its last close, and a process has opened it.
     pub const DUE: u32 = 2;
 
-    /// The offset of the number of the label.
+    /// The offset of the label's id.
     pub const LABEL: usize = std::mem::offset_of!(Rules, label);
 
     /// The offset of the number of deliveries between turns, for the layout hash.
@@ -83,7 +84,7 @@ impl Rules {
     /// The offset of the word `removal`.
     pub const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
 
-    /// Returns whether the word `removal` may have this value.
+    /// Returns whether this value of the word `removal` is valid.
     pub fn is_removal(word: u32) -> bool {
         word <= Rules::DUE
     }
@@ -91,7 +92,7 @@ impl Rules {
     /// Notes that a process has opened the queue.
     #[cfg(not(loom))]
     pub(crate) fn note_use(&self) {
-        // Relaxed: the word only changes to [`Rules::DUE`]. A process that reads the earlier value leaves the removal to another process.
+        // Relaxed: the word only changes to [`Rules::DUE`]. If a process reads the earlier value, another process removes the queue.
         if self.removal.load(Ordering::Relaxed) == WAITS {
             self.removal.store(Rules::DUE, Ordering::Relaxed);
         }
@@ -106,7 +107,7 @@ pub struct Policy {
     pub time_to_live: u64,
     /// The number of returned leases after which a message is set aside; 0 for never.
     pub max_deliveries: u32,
-    /// The number of the label that names the dead-letter queue; 0 for none.
+    /// The id of the label that contains the name of the dead-letter queue; 0 for none.
     pub label: u64,
     /// The name of the dead-letter queue, with its slash, if the label is trusted.
     pub dead_letter: Option<Vec<u8>>,
@@ -114,10 +115,10 @@ pub struct Policy {
     pub remove_on_last_close: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_producers: bool,
-    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, which doubles with each
-    /// further return, and the longest delay. Both are 0 for no delay.
+    /// The delays before a returned message is delivered again, in nanoseconds. The first value is the delay after the first return, which doubles
+    /// with each further return. The second value is the longest delay. Both values are 0 for no delay.
     pub retry_delay: [u64; 2],
-    /// The number of deliveries that pass lower priorities before a lower priority has a turn, at most [`MOST_PASSED`]; 0 for strict order.
+    /// The number of deliveries that pass lower priorities before a lower priority gets a turn, at most [`MOST_PASSED`]; 0 for strict order.
     pub fair_priorities: u32,
     /// True if deliveries and moves of messages are noted.
     pub trace_messages: bool,
@@ -133,8 +134,8 @@ impl Policy {
         self.label != 0
     }
 
-    /// Returns this policy for another queue, which gets a label of its own. A limit of deliveries needs a dead-letter queue: without one, the limit
-    /// is removed.
+    /// Returns this policy for another queue, which will have its own label. Without a dead-letter queue, a limit of deliveries has no effect, so the
+    /// limit is removed, too.
     pub fn without_label(mut self) -> Policy {
         self.label = 0;
         if self.dead_letter.is_none() {
@@ -165,7 +166,7 @@ impl Policy {
         rules.trace_messages.store(traces, store);
     }
 
-    /// Reads the policy of a segment, without the name of the dead-letter queue. Returns None if the policy is invalid.
+    /// Reads the policy of a segment, without the name of the dead-letter queue. Returns `None` if the policy is invalid.
     pub fn read(rules: &Rules) -> Option<Policy> {
         // Relaxed: the words were written once, before any process could attach.
         let load = Ordering::Relaxed;
@@ -175,7 +176,7 @@ impl Policy {
             max_deliveries: rules.max_deliveries.load(load),
             label: rules.label.load(load),
             dead_letter: None,
-            // Relaxed: a process that changes this word changes no other word with it.
+            // Relaxed: a process that changes this word changes no other words together with it.
             remove_on_last_close: match rules.removal.load(load) {
                 0 => false,
                 word if Rules::is_removal(word) => true,

@@ -1,5 +1,4 @@
-//! The presence word says whether a segment holds a queue. By this word, a process can use the segment of a queue that it has removed for its next
-//! queue.
+//! The presence word shows whether a segment contains a queue. With this word, a process can reuse the segment of a queue that it has removed.
 //!
 //! | state | meaning | leaves it |
 //! |---|---|---|
@@ -8,12 +7,12 @@
 //! | removed | no queue; only the creator changes the segment | the creator changes it to sole; a process that wants the name changes it to gone |
 //! | gone | no queue, for ever; the process that locks the file removes its name | nothing |
 //!
-//! If the creator dies, a sole queue becomes an ordinary queue when another process opens it. The file of a removed queue is removed by a process
-//! that wants the name, or by a sweep. If the process that has to remove the name dies, the next process that wants the name removes it.
+//! If the creator dies, a sole queue becomes an ordinary queue when another process opens it. A removed queue's file is removed by a process that
+//! wants the file's name, or by a sweep. If the process that has to remove the name dies, the next process that wants the name removes it.
 //!
-//! The lowest 2 bits of the word hold the state. The other bits count the queues that the segment has held, so that a reader without a mapping
-//! notices that there is another queue. A file keeps the same name for all its queues. So if a slow opener joins a later queue of the file, it joins
-//! the queue that has the name.
+//! The lowest 2 bits of the word are the state. The other bits count the queues that the segment has contained, so that a reader without a mapping
+//! notices a new queue. A file keeps the same name for all its queues. So if a slow opener joins a later queue of the file, that queue has the name
+//! that the opener wanted.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -22,7 +21,7 @@ const ORDINARY: u64 = 0;
 const SOLE: u64 = 1;
 const REMOVED: u64 = 2;
 const GONE: u64 = 3;
-/// The number that each further queue adds to the word.
+/// The amount by which the word grows with each further queue.
 const NEXT: u64 = 4;
 
 /// The presence word of a segment.
@@ -40,43 +39,43 @@ impl Seen {
         Seen(word)
     }
 
-    /// Returns whether the segment holds a queue.
+    /// Returns whether the segment contains a queue.
     #[must_use]
     pub fn is_queue(self) -> bool {
         matches!(self.0 & STATE, ORDINARY | SOLE)
     }
 
-    /// Returns the number of the queue among those of the segment.
+    /// Returns the number of the queue: the queues of a segment are counted from 0.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0 / NEXT
     }
 
-    /// Returns whether the state is ordinary: only the file's name says whether the queue exists.
+    /// Returns whether the state is ordinary. In this state, the queue exists if the file has its name.
     #[must_use]
     pub fn is_ordinary(self) -> bool {
         self.0 & STATE == ORDINARY
     }
 }
 
-/// The outcome of [`Presence::take`].
+/// The result of [`Presence::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
-    /// The creator can't use the segment again: its file may lose the name.
+    /// The creator can't reuse the segment, so the file's name may be removed.
     Gone,
-    /// The segment holds a queue.
+    /// The segment contains a queue.
     Queue,
 }
 
 impl Presence {
-    /// Marks a new segment, which has no name yet, as one that only its creator has opened.
+    /// Marks a new segment without a name as a queue that only its creator has opened.
     pub fn begin_sole(&self) {
         // Relaxed: no other process sees the segment before its file is linked.
         self.0.store(SOLE, Ordering::Relaxed);
     }
 
-    /// Returns the current value. It is a hint, except for states that no process leaves.
+    /// Returns the current value. The value is a hint, unless its state is final.
     pub fn look(&self) -> Seen {
         Seen(self.0.load(Ordering::Relaxed))
     }
@@ -87,10 +86,10 @@ impl Presence {
         self.look().0 & STATE == SOLE
     }
 
-    /// Opens the queue, which is ordinary from now on. Returns false if the segment holds no queue.
+    /// Opens the queue, which then has the ordinary state. Returns false if the segment contains no queue.
     #[must_use]
     pub fn join(&self) -> bool {
-        // Acquire: pairs with the release in `revive`, so that the opener sees the new queue filled in.
+        // Acquire: the load pairs with the release in `revive`, so that the opener sees the filled-in words of the new queue.
         let mut now = self.0.load(Ordering::Acquire);
         loop {
             match now & STATE {
@@ -98,8 +97,8 @@ impl Presence {
                 SOLE => {}
                 _ => return false,
             }
-            // AcqRel: the acquire as at the load. By the release, the creator's next attempt to remove the queue fails before the opener uses the
-            // queue.
+            // AcqRel: the acquire has the reason of the load above. By the release, the creator's next attempt to remove the queue fails before the
+            // opener uses the queue.
             let to = now & !STATE | ORDINARY;
             match self
                 .0
@@ -117,7 +116,7 @@ impl Presence {
         self.change(SOLE, |sole| sole & !STATE | REMOVED)
     }
 
-    /// Makes the next queue in the segment, which the creator has filled in. Returns false if another process has taken the name of the file.
+    /// Publishes the next queue in the segment. The creator has filled in the segment. Returns false if another process has taken the file's name.
     #[must_use]
     pub fn revive(&self) -> bool {
         self.change(REMOVED, |removed| {
@@ -125,7 +124,7 @@ impl Presence {
         })
     }
 
-    /// Takes the segment from the creator of a removed queue, which then can't use the segment again.
+    /// Takes the segment from the creator of a removed queue. The creator can't reuse the segment afterwards.
     pub fn take(&self) -> Taken {
         match self.change(REMOVED, |removed| removed | GONE) || self.look().0 & STATE == GONE {
             true => Taken::Gone,
@@ -135,9 +134,8 @@ impl Presence {
 
     fn change(&self, from: u64, to: impl Fn(u64) -> u64) -> bool {
         let now = self.0.load(Ordering::Relaxed);
-        // AcqRel: the creator's stores before `revive` come before an opener's `join`. The creator's stores after `remove` come after the `remove`.
-        // Relaxed on failure: the caller then does not use the segment. One attempt is enough: it fails only if another process has changed the
-        // state.
+        // AcqRel: the creator's stores before `revive` precede an opener's `join`. The creator's stores after `remove` follow the `remove`. Relaxed
+        // on failure: the caller then does not use the segment. One attempt suffices: it fails only if another process has changed the state.
         now & STATE == from
             && self
                 .0

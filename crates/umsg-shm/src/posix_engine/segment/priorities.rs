@@ -1,7 +1,7 @@
 //! The store in POSIX order: the highest priority first, and the oldest message first within a priority.
 //!
-//! A bitmap of three levels says which of the 32,768 priorities have messages. Each priority has a list. The search for the highest priority takes
-//! three find-last-set instructions at any depth.
+//! A bitmap of three levels shows which of the 32,768 priorities have messages. Each priority has a list. The search for the highest priority takes
+//! three find-last-set instructions, regardless of the number of messages.
 //!
 //! ```text
 //! level2   one word       bit i: level1[i] is not 0
@@ -40,7 +40,7 @@ impl<'a> Priorities<'a> {
         self.outermost(first_set)
     }
 
-    /// Returns the priority at one end of the order: `find` finds the bit at that end of a word.
+    /// Returns the highest or the lowest priority that has messages. `find` finds the highest or the lowest bit of a word.
     #[inline(always)]
     fn outermost(&self, find: impl Fn(u64) -> Option<usize>) -> Option<usize> {
         let receiver = &self.segment.fixed().receiver;
@@ -85,7 +85,7 @@ impl<'a> Priorities<'a> {
         Ok(Some(self.segment.link(slot)?.get()))
     }
 
-    /// Adds a slot behind all others of its priority.
+    /// Adds a slot at the end of its priority's list.
     #[inline]
     pub(crate) fn push_back(
         &self,
@@ -102,8 +102,8 @@ impl<'a> Priorities<'a> {
         self.begin(receiving, fifo, priority, slot)
     }
 
-    /// Adds a slot that comes back, at the place that its sequence number gives. Mostly this place is the first, or it is behind the slot that came
-    /// back last.
+    /// Adds a slot whose message returns, at the place that its sequence number determines. In most cases, this place is the first, or it follows the
+    /// slot that returned last.
     pub(crate) fn push_in_order(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -147,14 +147,13 @@ impl<'a> Priorities<'a> {
         Err(Fault::Damaged)
     }
 
-    /// Returns whether the message of slot `one` came to the store before that of `other`.
+    /// Returns whether the message of slot `one` entered the store before the message of slot `other`.
     fn is_earlier(&self, one: u32, other: u32) -> Result<bool, Fault> {
         let sequence = |slot| Ok(self.segment.cell(slot)?.sequence.get());
         Ok((sequence(other)?.wrapping_sub(sequence(one)?) as i64) > 0)
     }
 
-    /// Returns whether slot `one` is in the list of a priority before `other`. Every stored message is in the list of its
-    /// priority.
+    /// Returns whether slot `one` is in the list of a priority before slot `other`. Every stored message is in the list of its priority.
     fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Fault> {
         let cell = self.segment.cell(one)?;
         let is_listed = cell.is_stored() && priority_of(cell.key.get()) == priority;
@@ -206,7 +205,7 @@ impl<'a> Priorities<'a> {
         Err(Fault::Damaged)
     }
 
-    /// Empties all lists: the first step of a rebuild.
+    /// Empties all lists, as the first step of a rebuild.
     pub(crate) fn clear(&self, _: ReceiverHeld<'_>) -> Result<(), Fault> {
         let receiver = &self.segment.fixed().receiver;
         receiver.level2.set(0);
@@ -223,7 +222,7 @@ impl<'a> Priorities<'a> {
         Ok(self.segment.level0(priority / 64)?.get() & bit(priority % 64) != 0)
     }
 
-    /// Begins the list of a priority with one slot.
+    /// Makes the list of a priority, with one slot.
     #[inline]
     fn begin(
         &self,
@@ -242,7 +241,7 @@ impl<'a> Priorities<'a> {
         Ok(())
     }
 
-    /// Ends the list of a priority.
+    /// Ends the list of a priority: clears the priority's bit in the bitmap.
     #[inline]
     fn end(&self, _: ReceiverHeld<'_>, priority: usize) -> Result<(), Fault> {
         let (i, j, k) = split(priority);
@@ -255,7 +254,7 @@ impl<'a> Priorities<'a> {
     }
 }
 
-/// Returns the place of a priority's bit: the words of the levels and the bits in them.
+/// Returns the position of a priority's bit in the bitmap: the words of the levels and the bits in the words.
 #[inline(always)]
 fn split(priority: usize) -> (usize, usize, usize) {
     (
@@ -291,7 +290,7 @@ fn raise(word: &Guarded64, index: usize) {
     word.set(word.get() | bit(index));
 }
 
-/// Clears a bit. Returns whether the word is 0 now.
+/// Clears a bit of a word. Returns whether the word is then 0.
 #[inline(always)]
 fn lower(word: &Guarded64, index: usize) -> bool {
     let rest = word.get() & !bit(index);
@@ -306,7 +305,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// A plain model of the store: priorities in order, each with its slots by sequence number.
+    /// A plain model of the store: priorities in order, each with its slots, sorted by sequence number.
     #[derive(Default)]
     struct Model(BTreeMap<usize, Vec<(u64, u32)>>);
 

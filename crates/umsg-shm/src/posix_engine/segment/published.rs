@@ -1,10 +1,10 @@
-//! The words by which the receivers' side informs the senders' side.
+//! The words that the receivers' side publishes for the senders' side.
 
 use crate::doorbell::DeferredRing;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words by which the receivers' side informs the senders' side.
+/// The words that the receivers' side publishes for the senders' side.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Published {
@@ -14,19 +14,19 @@ pub struct Published {
     pub(super) removed: AtomicU64,
     /// The number of bytes that have left the queue: `bytes sent - removed_bytes` bytes are queued.
     pub(super) removed_bytes: AtomicU64,
-    /// The ring that a sender has deferred. Only calls on a polled queue use the word.
+    /// The doorbell's ring that a sender has deferred. Only calls on a polled queue use the word.
     pub(crate) deferred_ring: DeferredRing,
 }
 
 impl Published {
-    /// Returns the ring position behind the last free slot.
+    /// Returns the ring position after the last free slot.
     #[inline(always)]
     pub(crate) fn freed(&self, _: ReceiverHeld<'_>) -> u64 {
         // Relaxed: only holders of the receiver lock store the word.
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// Returns the ring position behind the last free slot, to a sender. The sender also sees the ring entries and the free cells before this
+    /// Returns the ring position after the last free slot, to a sender. The sender also sees the ring entries and the free cells before this
     /// position.
     #[inline(always)]
     pub(crate) fn freed_so_far(&self) -> u64 {
@@ -34,14 +34,14 @@ impl Published {
         self.freed.load(Ordering::Acquire)
     }
 
-    /// Gives the slots before ring position `freed` to senders. Their entries are written.
+    /// Frees the slots before ring position `freed` for senders. The entries of these slots are written.
     #[inline(always)]
     pub(crate) fn free_up_to(&self, _: ReceiverHeld<'_>, freed: u64) {
         // Release: FREED. Pairs with the acquire in `freed_so_far`: the entry is written, and the receiver no longer uses the cell.
         self.freed.store(freed, Ordering::Release);
     }
 
-    /// Returns the number of messages that have left the queue. The caller can find all their slots free.
+    /// Returns the number of messages that have left the queue. The caller sees that the slots of all these messages are free.
     #[inline(always)]
     pub(crate) fn removed(&self) -> u64 {
         // Acquire: ROOM. `freed` is stored before `removed`.
@@ -62,7 +62,7 @@ impl Published {
         self.removed.store(removed, Ordering::Release);
     }
 
-    /// Begins with `slots` free slots. No other process sees the segment.
+    /// Sets the words for `slots` free slots. No other process sees the segment.
     pub(crate) fn begin(&self, slots: usize) {
         // Relaxed: no other process sees the segment before its file is linked.
         self.freed.store(slots as u64, Ordering::Relaxed);

@@ -19,21 +19,21 @@ pub struct ReceiverSide {
     // -- first line: the words that each receive writes
     // The receiver lock.
     pub lock: Lock,
-    /// The reading of the machine's clock at the last receive, in nanoseconds.
+    /// The time of the last receive, in nanoseconds of the machine's clock.
     last_receive: AtomicU64,
-    /// The ring position of the next message to be taken from the ring.
+    /// The ring position of the next message that is taken from the ring.
     pub(super) drained: AtomicU64,
-    /// The number of bytes ever taken from the ring. The element `drained & 1` is the valid one.
+    /// The number of bytes ever taken from the ring. Of the two elements, the element `drained & 1` is valid.
     pub(super) bytes: [AtomicU64; 2],
     /// The number of messages in the store.
     pub(super) stored: AtomicU64,
-    /// The value of [`SenderSide::sent`](super::sender::SenderSide) that the receiver read last: prefetches reach up to this position.
+    /// The value of [`SenderSide::sent`](super::sender::SenderSide) that the receiver read last. Prefetches extend to this position.
     sent_seen: Guarded64,
     // -- second line: the words that each receive reads, and that a sender reads if it finds no room. They are written when a thread blocks or
     // holds a message.
     // Third level of the priority bitmap.
     pub(super) level2: Guarded64,
-    /// The number of messages that are held beyond a call: they count for the queue's capacity, and are not queued.
+    /// The number of messages that are held longer than a call. Held messages count towards the queue's capacity, and are not queued.
     pub(super) held: AtomicU64,
     /// The list of blocked receivers.
     pub(super) receivers: Links,
@@ -43,24 +43,25 @@ pub struct ReceiverSide {
     pub(super) offered: Links,
     /// The flags of pollers: see [`crate::doorbell`]; 0 if no process polls.
     pub(super) watched: Guarded32,
-    /// Says whether a process is registered for a notification: see [`crate::posix_engine::notification`]. Threads that spin read the word as a hint.
+    /// The registration for a notification, if a process is registered: see [`crate::posix_engine::notification`]. Threads that spin read the word as
+    /// a hint.
     pub(super) registered: AtomicU32,
     // -- blocking and the store
     // The number of nodes that have memory.
     pub(super) nodes: Guarded32,
     /// The last ticket of a waiter.
     pub(super) ticket: Guarded64,
-    /// The sequence number of the message that came to the store last.
+    /// The sequence number of the message that entered the store last.
     pub(super) sequence: Guarded64,
     /// The bytes of the messages in the store.
     pub(super) stored_bytes: AtomicU64,
     /// The second level of the priority bitmap.
     pub(super) level1: [Guarded64; LEVEL1],
-    /// The words of the doorbell: the level that it shows, and the number of its FIFO.
+    /// The words of the doorbell: the level that pollers see, and the number of the FIFO.
     pub(super) doorbell: Words,
-    /// The number of records for registrations, beyond the fixed ones, that have memory.
+    /// The number of additional records for registrations that have memory.
     pub(super) notices: AtomicU32,
-    /// The state of the turns of lower priorities: see [`crate::posix_engine::fair`]. Every value is valid.
+    /// The state of the turns of lower priorities, see [`crate::posix_engine::fair`]. Every value is valid.
     turn: Guarded32,
 }
 
@@ -73,14 +74,14 @@ pub(super) const TURN: usize = std::mem::offset_of!(ReceiverSide, turn);
 pub(super) const DOORBELL: usize = std::mem::offset_of!(ReceiverSide, doorbell);
 
 impl ReceiverSide {
-    /// Returns the ring position of the next message to be taken from the ring.
+    /// Returns the ring position of the next message that is taken from the ring.
     #[inline(always)]
     pub(crate) fn drained(&self, _: ReceiverHeld<'_>) -> u64 {
         // Relaxed: only holders of the receiver lock store the word.
         self.drained.load(Ordering::Relaxed)
     }
 
-    /// Returns the result of [`drained`](Self::drained) without the lock. The caller's later reads are not moved before this one.
+    /// Returns the result of [`drained`](Self::drained) without the lock. The caller's later reads stay after this read.
     #[inline(always)]
     pub(crate) fn drained_so_far(&self) -> u64 {
         self.drained.load(Ordering::Acquire)
@@ -99,7 +100,7 @@ impl ReceiverSide {
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of messages in the store, without the lock. The caller's later reads are not moved before this one.
+    /// Returns the number of messages in the store, without the lock. The caller's later reads stay after this read.
     #[inline(always)]
     pub(crate) fn stored_so_far(&self) -> u64 {
         self.stored.load(Ordering::Acquire)
@@ -122,7 +123,7 @@ impl ReceiverSide {
         self.drained.store(next, Ordering::Release);
     }
 
-    /// Adds `messages` (1 or -1), and their bytes, to the counts of the store.
+    /// Adds `messages` (1 or -1), and the messages' bytes, to the counts of the store.
     #[inline(always)]
     pub(crate) fn count_stored(&self, receiving: ReceiverHeld<'_>, bytes: u64, messages: i64) {
         let stored_bytes = self.stored_bytes.load(Ordering::Relaxed);
@@ -134,7 +135,7 @@ impl ReceiverSide {
         self.set_stored(receiving, messages, bytes);
     }
 
-    /// Sets the counts of the store. Receivers read them without the lock, so a repair sets them only once, at its end.
+    /// Sets the counts of the store. Receivers read the counts without the lock, so a repair sets them only once, at its end.
     #[inline(always)]
     pub(crate) fn set_stored(&self, _: ReceiverHeld<'_>, messages: u64, bytes: u64) {
         // Relaxed: other threads read the word only under the lock.
@@ -143,56 +144,57 @@ impl ReceiverSide {
         self.stored.store(messages, Ordering::Release);
     }
 
-    /// Returns the number for the next message that comes to the store.
+    /// Returns the sequence number for the next message that enters the store.
     pub(crate) fn next_sequence(&self, _: ReceiverHeld<'_>) -> u64 {
         self.sequence.set(self.sequence.get().wrapping_add(1));
         self.sequence.get()
     }
 
-    /// Makes the numbers of later messages greater than `sequence`.
+    /// Makes the sequence numbers of later messages greater than `sequence`.
     pub(crate) fn raise_sequence(&self, _: ReceiverHeld<'_>, sequence: u64) {
         if sequence.wrapping_sub(self.sequence.get()) as i64 > 0 {
             self.sequence.set(sequence);
         }
     }
 
-    /// Sets the number of the message that came to the store last.
+    /// Sets the sequence number of the message that entered the store last.
     pub(crate) fn set_sequence(&self, _: BothHeld<'_>, sequence: u64) {
         self.sequence.set(sequence);
     }
 
-    /// Returns how far the senders are beyond ring position `position`, by the value of `sent` that the receiver read last.
+    /// Returns the distance from ring position `position` to the value of `sent` that the receiver read last.
     #[inline(always)]
     pub(crate) fn known_sent(&self, position: u64) -> i64 {
         self.sent_seen.get().wrapping_sub(position) as i64
     }
 
-    /// Notes the value of `sent` that the receiver has read.
+    /// Notes a value of `sent` that the receiver has read.
     #[inline(always)]
     pub(crate) fn see_sent(&self, sent: u64) {
         self.sent_seen.set(sent);
     }
 
-    /// Returns the number of messages that are held beyond a call. The result is exact under the receiver lock, otherwise a hint.
+    /// Returns the number of messages that are held longer than a call. Under the receiver lock, the result is exact. Without the lock, the result is
+    /// a hint.
     #[inline(always)]
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of messages that are held beyond a call, without the lock. The caller's later reads are not moved before this one.
+    /// Returns the number of messages that are held longer than a call, without the lock. The caller's later reads stay after this read.
     pub(crate) fn held_so_far(&self) -> u64 {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Adds `change` to the number of messages that are held beyond a call.
+    /// Adds `change` to the number of messages that are held longer than a call.
     pub(crate) fn count_held(&self, _: ReceiverHeld<'_>, change: i64) {
-        // Relaxed: exact under the receiver lock; other threads read it as a hint.
+        // Relaxed: the value is exact under the receiver lock. Other threads read it as a hint.
         let held = self.held.load(Ordering::Relaxed);
         self.held
             .store(held.wrapping_add_signed(change), Ordering::Relaxed);
     }
 
-    /// Returns the number of messages that have left the queue: those that were taken from the ring, minus the stored and the held messages.
+    /// Returns the number of messages that have left the queue: the messages that were taken from the ring, minus the stored and the held messages.
     #[inline(always)]
     pub(crate) fn removed(&self, receiving: ReceiverHeld<'_>) -> u64 {
         let drained = self.drained(receiving);
@@ -214,25 +216,26 @@ impl ReceiverSide {
         (removed, removed_bytes)
     }
 
-    /// Returns the word that says whether a process is registered for a notification. The result is exact under the receiver lock, otherwise a hint.
+    /// Returns the word with the registration for a notification. Under the receiver lock, the result is exact. Without the lock, the result is a
+    /// hint.
     #[inline(always)]
     pub(crate) fn registration(&self) -> u32 {
         self.registered.load(Ordering::Relaxed)
     }
 
-    /// Sets the word that says whether a process is registered for a notification.
+    /// Sets the word with the registration for a notification.
     pub(crate) fn set_registration(&self, _: ReceiverHeld<'_>, registration: u32) {
-        // Release: as for a guarded word, this only orders the store for a repair after the death of this thread.
+        // Release: as for a guarded word, the release only orders the store for a repair after the death of this thread.
         self.registered.store(registration, Ordering::Release);
     }
 
-    /// Returns the number of records for registrations, beyond the fixed ones, that have memory. The result is also valid without the lock.
+    /// Returns the number of additional records for registrations that have memory. The result is valid without the lock.
     pub(crate) fn more_notices(&self) -> u32 {
         // Acquire: pairs with the release in `set_more_notices`.
         self.notices.load(Ordering::Acquire)
     }
 
-    /// Sets the number of records for registrations, beyond the fixed ones, that have memory.
+    /// Sets the number of additional records for registrations that have memory.
     pub(crate) fn set_more_notices(&self, _: ReceiverHeld<'_>, count: u32) {
         // Release: pairs with the acquire in `more_notices`.
         self.notices.store(count, Ordering::Release);
@@ -248,8 +251,8 @@ impl ReceiverSide {
         self.turn.set(turn);
     }
 
-    /// Returns whether a receive has other duties, too: a thread waits, a message is held, a process polls, or a process is registered for a
-    /// notification. All these words lie on one line.
+    /// Returns whether a receive has other duties: a thread waits, a message is held, a process polls, or a process is registered for a notification.
+    /// All words for this check are on one cache line.
     #[inline(always)]
     pub(crate) fn has_duties(&self, _: ReceiverHeld<'_>) -> bool {
         // Relaxed: this thread holds the receiver lock, and so does each thread that writes these words.
@@ -279,7 +282,7 @@ impl ReceiverSide {
         }
     }
 
-    /// Returns the doorbell's words: the level that it shows, and the number of its FIFO.
+    /// Returns the words of the doorbell: the level that pollers see, and the number of the FIFO.
     #[cfg(loom)]
     pub(crate) fn doorbell(&self) -> &Words {
         &self.doorbell
@@ -302,12 +305,12 @@ impl ReceiverSide {
         self.last_receive.store(now, Ordering::Relaxed);
     }
 
-    /// Returns the reading of the machine's clock at the last receive, in nanoseconds.
+    /// Returns the time of the last receive, in nanoseconds of the machine's clock.
     pub fn last_receive(&self) -> u64 {
         self.last_receive.load(Ordering::Relaxed)
     }
 
-    /// Begins again at ring position `first`, as if no bytes were taken.
+    /// Restarts at ring position `first`, as if no bytes had been taken.
     pub(super) fn restart(&self, first: u64) {
         for bytes in &self.bytes {
             bytes.store(0, Ordering::Release);

@@ -1,8 +1,8 @@
-//! The ring, which transports slots in both directions.
+//! The ring, which passes free slots to senders and messages to receivers.
 //!
-//! Receivers write the numbers of free slots into the ring; senders fill the slots *in that order*. The message at ring
-//! position `p` is therefore in slot `ring[p]`: the receiver knows the slot before the message arrives. The stamp of the
-//! slot shows the arrival. One cache line carries both message and stamp; a message of more than 16 bytes takes two.
+//! Receivers write free slots into the ring, and senders fill the slots *in that order*. The message at ring position `p` is therefore in slot
+//! `ring[p]`, and the receiver can find the slot before the message arrives. The stamp of the slot shows the arrival. One cache line contains the
+//! message and the stamp. A message of more than 16 bytes takes two lines.
 //!
 //! ```text
 //!        drained            sent                freed
@@ -12,11 +12,11 @@
 //!   slot.stamp == position+1   slot.stamp is old
 //! ```
 //!
-//! `drained` and `freed` move under the receiver lock, `sent` under the sender lock. They only grow, with one exception:
-//! `freed` goes back by one, under both locks, when a blocked sender takes a slot for its message.
+//! `drained` and `freed` move under the receiver lock, `sent` under the sender lock. All three only grow, with one exception: under both locks,
+//! `freed` decreases by one when a blocked sender takes a slot for its message.
 //!
-//! A mask maps a position to an entry. To double the ring, a thread that holds both locks copies the lower half to the
-//! upper half. The larger mask then leads from each position to its entry or to the copy.
+//! A mask converts a position to the index of an entry. To double the ring, a thread that holds both locks copies the lower half to the upper half.
+//! With the larger mask, each position then gives its old entry or the copy of this entry.
 
 use crate::fault::Fault;
 use crate::posix_engine::segment::{Cell, Segment};
@@ -42,37 +42,36 @@ impl<'a> Ring<'a> {
         Ok((slot, self.segment.cell(slot)?))
     }
 
-    /// Returns the slot and the cell of the message at a position, if the message was published.
+    /// Returns the slot and the cell of the message at a position. Returns `None` if the message is not published yet.
     #[inline(always)]
     pub(crate) fn published(&self, position: u64) -> Result<Option<(u32, &'a Cell)>, Fault> {
         let (slot, cell) = self.slot(position)?;
         Ok(Ring::holds(cell, position).then_some((slot, cell)))
     }
 
-    /// Returns whether a cell holds the message at a position.
+    /// Returns whether a cell contains the message at a position.
     #[inline(always)]
     pub(crate) fn holds(cell: &Cell, position: u64) -> bool {
         // Acquire: SEND. Pairs with the release store in `publish`, so a thread that sees the stamp sees the message.
         cell.stamp.load(Ordering::Acquire) == stamp(position)
     }
 
-    /// Publishes the message in the cell at `position`. This one store makes a send take effect.
+    /// Publishes the message in the cell at `position`. This single store sends the message.
     #[inline(always)]
     pub(crate) fn publish(cell: &Cell, position: u64) {
         // Release: SEND. Pairs with the acquire in `published`.
         cell.stamp.store(stamp(position), Ordering::Release);
     }
 
-    /// Writes an unused slot behind the free slots. The slot is free once `freed` has passed it.
+    /// Writes an unused slot after the free slots. The slot becomes free when `freed` passes the position.
     #[inline(always)]
     pub(crate) fn write(&self, position: u64, slot: u32) {
-        // Release: GONE. Pairs with the fences in `recover::sender_side` and `seems_filled`. Other readers need only
-        // the value.
+        // Release: GONE. The store pairs with the fences in `recover::sender_side` and `seems_filled`. Other readers need only the value.
         self.segment.ring(position).store(slot, Ordering::Release);
     }
 }
 
-/// Returns the stamp that a cell gets when the message at `position` is published. It is never 0, and no two messages have the same stamp.
+/// Returns the stamp of a message that is published at `position`. A stamp is never 0, and two messages never have the same stamp.
 #[inline(always)]
 fn stamp(position: u64) -> u64 {
     position.wrapping_add(1)

@@ -1,4 +1,4 @@
-//! The one-priority word: the last priority, and the position from which on all messages have this priority.
+//! The one-priority word: the last message's priority, and the position from which on all messages have this priority.
 
 use crate::lock::tokens::SenderHeld;
 use crate::sync::{AtomicU64, Ordering};
@@ -7,23 +7,24 @@ use crate::sync::{AtomicU64, Ordering};
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Run {
-    /// `position << 16 | priority`: every message from this ring position on has this priority. A sender changes the word only when it sends a
-    /// message of another priority.
+    /// `position << 16 | priority`: every message from this ring position on has this priority. A sender changes the word only if its message has
+    /// another priority.
     pub(super) word: AtomicU64,
 }
 
 impl Run {
-    /// Returns the word, for a caller that reads a stamp next. RUN: if a message of another priority was sent before this call, the word has changed.
+    /// Returns the word, for a caller that reads a stamp next. RUN: if a message of another priority was sent before this call, the call returns the
+    /// changed word.
     #[inline(always)]
     pub(crate) fn before_stamp(&self) -> u64 {
         self.word.load(Ordering::Acquire)
     }
 
-    /// Returns whether the word still is `run`. The caller has read the stamps.
+    /// Returns whether the word is still `run`. The caller has read the stamps.
     #[inline(always)]
     pub(crate) fn is_still(&self, run: u64) -> bool {
-        // Relaxed: RUN. A stamp that the caller has read may be the gate of a batch with another priority. By the acquire of that stamp, the caller
-        // sees another word here.
+        // Relaxed: RUN. A stamp that the caller has read may be the gate of a batch with another priority. By the acquire of that stamp, this load
+        // reads the changed word.
         self.word.load(Ordering::Relaxed) == run
     }
 
@@ -36,14 +37,14 @@ impl Run {
 
     /// Notes that every message from `position` on has this priority. The caller stamps the message at `position` after this call.
     pub(crate) fn begin(&self, _: SenderHeld<'_>, position: u64, priority: usize) {
-        // Release: RUN. A receiver that sees the stamp of a message with another priority sees another word.
+        // Release: RUN. A receiver that sees the stamp of a message with another priority sees the changed word.
         self.word
             .store(position << 16 | priority as u64, Ordering::Release);
     }
 }
 
-/// Returns whether every message from ring position `drained` on has the priority of the word `run`. The word has only 48 bits for a position, and
-/// the comparison uses these bits.
+/// Returns whether every message from ring position `drained` on has the priority of the word `run`. The word has only 48 bits of a position, so the
+/// comparison uses only these bits.
 #[inline(always)]
 pub fn has_begun(run: u64, drained: u64) -> bool {
     drained.wrapping_sub(run >> 16) << 16 >> 63 == 0

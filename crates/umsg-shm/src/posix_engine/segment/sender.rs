@@ -1,4 +1,4 @@
-//! The senders' side of the ring: the position up to which messages are sent, and the room that senders know of.
+//! The senders' side of the ring: the position up to which messages are sent, and the room that senders have read.
 
 use crate::crash::crash_point;
 use crate::lock::Lock;
@@ -11,27 +11,28 @@ use crate::sync::{AtomicU64, Guarded32, Guarded64, Ordering};
 pub struct SenderSide {
     /// The sender lock.
     pub lock: Lock,
-    /// The reading of the machine's clock at the last send, in nanoseconds.
+    /// The time of the last send, in nanoseconds of the machine's clock.
     last_send: AtomicU64,
     /// The ring position of the next message, which is the number of messages ever sent through the ring.
     pub(super) sent: AtomicU64,
-    /// The bytes that were ever sent through the ring. Of the two elements, `sent & 1` is the valid one. So a store to `sent` changes the number of
-    /// messages and the number of bytes together.
+    /// The number of bytes ever sent through the ring. Of the two elements, the element `sent & 1` is valid. So a store to `sent` changes the number
+    /// of messages and the number of bytes together.
     pub(super) bytes: [AtomicU64; 2],
     /// The value of [`Published::freed`](super::published::Published) that a sender read last.
     pub(super) freed_seen: Guarded64,
-    /// The value of [`Published::removed`](super::published::Published) that senders use: what a sender read last, or less if room is kept.
+    /// The value of [`Published::removed`](super::published::Published) that senders use. It is the value that a sender read last, or less if room is
+    /// kept.
     pub(super) removed_seen: Guarded64,
     /// The part of the arena in use, in granules.
     pub(super) arena_len: Guarded32,
     /// 1 while the lists of the arena change.
     pub(super) arena_dirty: Guarded32,
-    /// The ring position behind the current batch, or behind the last one. While it is beyond `sent`, a batch is not finished. The word is atomic,
+    /// The ring position after the current or the last batch. While this position is greater than `sent`, a batch is unfinished. The word is atomic,
     /// because [`crate::posix_engine::Engine::counts`] reads it without the lock.
     pub(super) batch_end: AtomicU64,
     /// The value of `bytes` that becomes valid when the batch is sent.
     batch_bytes: AtomicU64,
-    /// A bit for each page of the fifo region, set if the page has memory.
+    /// One bit for each page of the fifo region. The bit is set if the page has memory.
     fifo_pages: Guarded64,
 }
 
@@ -49,13 +50,13 @@ impl SenderSide {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// Returns the result of [`sent`](Self::sent) as a hint: the caller may not see the messages yet.
+    /// Returns the result of [`sent`](Self::sent) as a hint: these messages may not be visible to the caller yet.
     #[inline(always)]
     pub fn sent_hint(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Prepares the count of bytes for the message at `position`. The caller publishes the message after this call.
+    /// Prepares the count of bytes for the message at `position`. The caller publishes the message afterwards.
     #[inline(always)]
     pub(crate) fn prepare_bytes(&self, _: SenderHeld<'_>, position: u64, len: usize) {
         // Relaxed: the store to `sent` publishes the bytes.
@@ -71,31 +72,31 @@ impl SenderSide {
         self.sent.store(next, Ordering::Release);
     }
 
-    /// Returns the number of bytes that were ever sent up to position `sent`. With `is_batch`, `sent` is the end of an unfinished batch.
+    /// Returns the number of bytes ever sent before position `sent`. With `is_batch`, `sent` is the end of an unfinished batch.
     pub(crate) fn bytes_sent(&self, sent: u64, is_batch: bool) -> u64 {
-        // Acquire: the caller's next read of a cursor is not moved before this load.
+        // Acquire: the caller's next read of a cursor stays after this load.
         match is_batch {
             true => self.batch_bytes.load(Ordering::Acquire),
             false => self.bytes[sent as usize & 1].load(Ordering::Acquire),
         }
     }
 
-    /// Notes that a batch ends at ring position `end`. A repair reads this note, which is stored before the stamps of the batch.
+    /// Notes that a batch ends at ring position `end`. The note is stored before the stamps of the batch, because a repair reads it.
     pub(crate) fn set_batch_end(&self, _: SenderHeld<'_>, end: u64) {
-        // Release: this store comes before the stamps of the batch, and after the removal of earlier stamps.
+        // Release: this store precedes the stamps of the batch, and follows the removal of earlier stamps.
         self.batch_end.store(end, Ordering::Release);
     }
 
-    /// Returns the ring position behind the current batch or the last one.
+    /// Returns the ring position after the current or the last batch.
     pub(crate) fn batch_end(&self) -> u64 {
-        // Acquire: the caller reads nothing of the batch earlier.
+        // Acquire: the caller's reads of the batch stay after this load.
         self.batch_end.load(Ordering::Acquire)
     }
 
-    /// Prepares the count of bytes for the batch from ring position `first` on. The caller stamps the gate after this call.
+    /// Prepares the count of bytes for the batch from ring position `first` on. The caller stamps the gate, the first cell of the batch, afterwards.
     pub(crate) fn prepare_batch_bytes(&self, _: SenderHeld<'_>, first: u64, bytes: u64) {
         let before = self.bytes[first as usize & 1].load(Ordering::Relaxed);
-        // Release: for a repair, this store comes before the stamp of the gate.
+        // Release: this store precedes the stamp of the gate, because a repair reads it.
         self.batch_bytes
             .store(before.wrapping_add(bytes), Ordering::Release);
     }
@@ -115,7 +116,7 @@ impl SenderSide {
         step(end);
     }
 
-    /// Returns the number of slots from ring position `position` on that are known to be free.
+    /// Returns the number of free slots from ring position `position` on, by the value of `freed` that a sender read last.
     #[inline(always)]
     pub(crate) fn known_free(&self, position: u64) -> u64 {
         self.freed_seen.get().wrapping_sub(position)
@@ -138,7 +139,7 @@ impl SenderSide {
         self.removed_seen.set(removed);
     }
 
-    /// Makes a queue of `max` messages look full to senders, until a sender checks the receivers' side again: KEPT.
+    /// Makes the queue look full to senders, until a sender checks the receivers' side: KEPT. The queue has the capacity `max`.
     pub(crate) fn keep_room(&self, sending: SenderHeld<'_>, max: usize) {
         let sent = self.next_position(sending);
         self.removed_seen.set(sent.wrapping_sub(max as u64));
@@ -154,7 +155,7 @@ impl SenderSide {
         self.fifo_pages.set(self.fifo_pages.get() | 1 << page);
     }
 
-    /// Sets which pages of the fifo region have memory, one bit for each page.
+    /// Sets the bits of the pages of the fifo region that have memory.
     pub(crate) fn set_fifo_pages(&self, _: BothHeld<'_>, pages: u64) {
         self.fifo_pages.set(pages);
     }
@@ -171,18 +172,18 @@ impl SenderSide {
         self.last_send.store(now, Ordering::Relaxed);
     }
 
-    /// Returns the reading of the machine's clock at the last send, in nanoseconds.
+    /// Returns the time of the last send, in nanoseconds of the machine's clock.
     pub fn last_send(&self) -> u64 {
         self.last_send.load(Ordering::Relaxed)
     }
 
-    /// Begins with `slots` free slots. No other process sees the segment.
+    /// Sets the words for `slots` free slots. No other process sees the segment.
     pub(crate) fn begin(&self, slots: usize) {
         self.freed_seen.set(slots as u64);
         self.add_fifo_page(0);
     }
 
-    /// Begins again at ring position `first`, as if no bytes were sent.
+    /// Restarts at ring position `first`, as if no bytes had been sent.
     pub(super) fn restart(&self, sending: SenderHeld<'_>, first: u64) {
         self.set_batch_end(sending, first);
         for bytes in &self.bytes {

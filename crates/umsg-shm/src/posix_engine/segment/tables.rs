@@ -1,4 +1,4 @@
-//! The places of nodes, lease records and the arena in the segment of a POSIX queue, for the modules that serve both engines.
+//! Implements the traits by which the modules of both engines find nodes, lease records and the arena in the segment of a POSIX queue.
 
 use super::Ring;
 use super::{ArenaRoots, GRANULE, LeaseRecord, LeaseRoots, Links, Node, Segment};
@@ -118,7 +118,7 @@ impl ArenaStore for Segment {
         let fixed = self.fixed();
         let ring = Ring::of(self);
         let mut first = fixed.sender.sent_hint();
-        // The slots of a batch that a sender is writing are no longer free.
+        // The slots that a sender is filling with a batch are no longer free.
         let batch_end = fixed.sender.batch_end();
         if batch_end.wrapping_sub(first) as i64 > 0 {
             first = batch_end;

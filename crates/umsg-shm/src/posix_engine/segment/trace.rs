@@ -1,35 +1,35 @@
-//! The trace of a message, beside the cell of its slot: deliveries, returns and moves, with their times and processes.
+//! The trace of a message, in a region outside of the slot's cell: deliveries, returns and moves, with their times and processes.
 //!
-//! A queue notes traces if its creator asked for them. A message has a trace if its cell says so ([`Cell::has_trace`](super::Cell::has_trace)): the
-//! first event sets that bit, and the next send to the slot clears it with the rest of the word. So a send does nothing for traces. A message
-//! takes its trace along to a dead-letter queue and back.
+//! A queue notes traces if its creator has requested them. A bit of the cell shows whether the message has a trace
+//! ([`Cell::has_trace`](super::Cell::has_trace)). The first event sets the bit, and the next send to the slot clears it together with the rest of the
+//! word. So a send does nothing for traces. When a message moves to a dead-letter queue and back, its trace moves, too.
 //!
-//! The record is a ring of events. A writer holds the receiver lock, writes the event, and then counts it. The place of the next event is therefore
-//! never read: a writer may have died while it wrote there. The record keeps one event more than a reader gets. If the last event does not count,
-//! because its process died before the step took effect, the reader gets this older event. A trace is for people, and decides nothing. Every process
-//! that may use the queue can write these words, and any words are a trace.
+//! The record is a ring of events. A writer holds the receiver lock, writes the event, and then counts the event. The place of the next event is
+//! therefore never read: a writer may have died while it wrote to this place. The record keeps one event more than a reader gets. If the last event
+//! is omitted, because its process died before the step took effect, the reader gets this older event. A trace is only for display. Every process
+//! that may use the queue can write these words, so every combination of values is a valid trace.
 
 use crate::sync::{Guarded32, Guarded64};
 
-/// Events in the record of a slot.
+/// The number of events in the record of a slot.
 const PLACES: usize = if cfg!(loom) { 4 } else { 15 };
-/// The greatest number of events that a reader gets: the last ones.
+/// The maximum number of events that a reader gets. They are the last events.
 pub const MOST_EVENTS: usize = PLACES - 2;
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceKind {
-    /// No event: a place of a record that was never written.
+    /// No event: the place in the record was never written.
     #[default]
     None,
     /// A process leased the message.
     Delivered,
-    /// The process that held the lease gave the message back.
+    /// The process with the lease returned the message.
     Returned,
-    /// The time limit of the lease was over.
+    /// The lease ended at its time limit.
     TimedOut,
-    /// The process that held the lease died.
+    /// The process with the lease died.
     HolderDied,
     /// The message was older than the time to live, and went to the dead-letter queue.
     DeadExpired,
@@ -39,11 +39,11 @@ pub enum TraceKind {
     DeadDropped,
     /// The message was sent back from a dead-letter queue.
     Redriven,
-    /// The number in the segment is that of no kind of this version.
+    /// This version does not know the code in the segment.
     Unknown,
 }
 
-/// The kinds by their numbers.
+/// The kinds in the order of their codes.
 const KINDS: [TraceKind; 9] = [
     TraceKind::None,
     TraceKind::Delivered,
@@ -56,22 +56,22 @@ const KINDS: [TraceKind; 9] = [
     TraceKind::Redriven,
 ];
 
-/// The bits of the word `what` below the number of the delivery.
+/// The number of low bits in the word `what` for the kind. The delivery number is in the higher bits.
 const KIND_BITS: u32 = 4;
-/// The greatest number of a delivery that a trace holds.
+/// The maximum delivery number in a trace.
 const MOST_DELIVERIES: u32 = u32::MAX >> KIND_BITS;
-/// The number of the last kind, which this version does not know: a copy of an event of an unknown kind gets it.
+/// The highest code. It means an unknown kind: if an event of an unknown kind is copied, the copy gets this code.
 const UNKNOWN: u32 = (1 << KIND_BITS) - 1;
 
 /// An event of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceEvent {
     pub kind: TraceKind,
-    /// The machine's clock, in nanoseconds.
+    /// The time of the event, in nanoseconds of the machine's clock.
     pub at: u64,
-    /// The process that leased the message, or held the lease, or moved the message.
+    /// The process that leased the message, had the lease, or moved the message.
     pub pid: u32,
-    /// The number of the delivery in this queue, from 1; 0 for a message that was not delivered.
+    /// The number of the delivery in this queue, counted from 1. 0 for a message that was not delivered.
     pub delivery: u32,
 }
 
@@ -99,14 +99,15 @@ impl TraceEvent {
         )
     }
 
-    /// Returns whether `other` is the same step of a message: a process that noted `self` died before the step took effect.
+    /// Returns whether `other` is the same step of a message. A process may have noted `self` and died before the step took effect; the step is then
+    /// noted once more.
     fn is_same_step(&self, other: &TraceEvent) -> bool {
         let same_kind = self.kind == other.kind || self.ends_delivery() && other.ends_delivery();
         same_kind && self.delivery == other.delivery.min(MOST_DELIVERIES)
     }
 }
 
-/// An event as it lies in a segment.
+/// An event, in the form that a segment contains.
 #[repr(C)]
 #[derive(Default)]
 struct EventRecord {
@@ -115,11 +116,11 @@ struct EventRecord {
     what: Guarded32,
 }
 
-/// A trace as it lies in a segment.
+/// A trace, in the form that a segment contains.
 #[repr(C)]
 #[derive(Default)]
 pub struct TraceRecord {
-    /// The number of events that were ever noted. Event n is at n modulo the number of places.
+    /// The number of events that were ever noted. Event n is at index n modulo the number of places.
     noted: Guarded32,
     _spare: [Guarded32; 3],
     events: [EventRecord; PLACES],
@@ -136,7 +137,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns the events that are known, the oldest first.
+    /// Returns the known events, the oldest first.
     pub fn events(&self) -> impl ExactSizeIterator<Item = &TraceEvent> {
         (self.forgotten()..self.noted).map(|n| self.event(n))
     }
@@ -145,18 +146,18 @@ impl Trace {
         &self.events[n as usize % PLACES]
     }
 
-    /// Returns the number of the first event that a full record has for a reader.
+    /// Returns the number of the first event that a reader gets from a full record.
     fn first(&self) -> u32 {
         self.noted.saturating_sub(MOST_EVENTS as u32)
     }
 
-    /// Returns the number of the first event that is kept, one before those that a reader gets.
+    /// Returns the number of the first event in the record. A reader gets only the later events.
     fn first_kept(&self) -> u32 {
         self.first().saturating_sub(1)
     }
 
-    /// Returns the number of older events that are no longer known. No event before a place without an event is known: a forged count of events
-    /// covers such places, and so may the place of the oldest event in a copy.
+    /// Returns the number of older events that are unknown. If a place has no event, all events before it are unknown, too. Such places occur if the
+    /// count of events is forged. In a copy, the place of the oldest event may be empty.
     pub fn forgotten(&self) -> u32 {
         let mut places = (self.first()..self.noted).rev();
         let empty = places.find(|n| self.event(*n).kind == TraceKind::None);
@@ -169,8 +170,8 @@ impl Trace {
         self.noted = self.noted.wrapping_add(1);
     }
 
-    /// Returns the trace of a message that was delivered `deliveries` times. A process that notes a delivery and dies before the lease takes effect
-    /// leaves an event of a later number, which is left out.
+    /// Returns the trace of a message that was delivered `deliveries` times. If a process noted a delivery and died before the lease took effect, the
+    /// noted event has a higher delivery number and is omitted.
     pub(crate) fn as_delivered(mut self, deliveries: u32) -> Trace {
         let Some(last) = self.events().last() else {
             return self;
@@ -188,7 +189,7 @@ impl TraceRecord {
         self.noted.set(0);
     }
 
-    /// Takes back the last event, if `event` is the same step.
+    /// Removes the last event if `event` is the same step.
     pub(crate) fn take_back(&self, event: &TraceEvent) {
         let noted = self.noted.get();
         let Some(last) = noted.checked_sub(1) else {
@@ -199,7 +200,7 @@ impl TraceRecord {
         }
     }
 
-    /// Writes an event behind the counted ones. [`count`](Self::count) adds it.
+    /// Writes an event after the counted events. A call of [`count`](Self::count) then adds the event to the trace.
     pub(crate) fn write_next(&self, event: &TraceEvent) {
         let place = &self.events[self.noted.get() as usize % PLACES];
         place.at.set(event.at);
@@ -209,7 +210,7 @@ impl TraceRecord {
 
     /// Counts the event that was written.
     pub(crate) fn count(&self) {
-        // The number wraps around after 2^32 events: the trace is then empty again.
+        // After 2^32 events, the number is 0, and the trace is empty.
         self.noted.set(self.noted.get().wrapping_add(1));
     }
 
@@ -218,7 +219,7 @@ impl TraceRecord {
         TraceEvent::of(place.at.get(), place.pid.get(), place.what.get())
     }
 
-    /// Writes a whole trace, for a message that no process sees yet.
+    /// Writes a complete trace, for a message that no other process sees yet.
     pub(crate) fn write(&self, trace: &Trace) {
         for n in trace.first_kept()..trace.noted {
             let (event, place) = (trace.event(n), &self.events[n as usize % PLACES]);
@@ -260,7 +261,7 @@ mod tests {
         let (record, mut trace) = (TraceRecord::default(), Trace::default());
         for n in 0..40 {
             record.write_next(&event(n));
-            // A process that dies here has noted nothing, and the events before are whole.
+            // If the process dies at this point, the event is not noted, and the earlier events are intact.
             assert_eq!(record.read().noted, trace.noted);
             assert!(record.read().events().eq(trace.events()));
             record.count();
@@ -310,7 +311,7 @@ mod tests {
         let copy = TraceRecord::default();
         copy.write(&record.read());
         for record in [&record, &copy] {
-            // A writer that died has written an event that is not counted.
+            // The last event is written but not counted, as after the death of a writer.
             record.write_next(&event(99));
             let read = record.read().as_delivered(40);
             assert!(read.events().copied().eq(kept(39)));
@@ -322,7 +323,7 @@ mod tests {
     #[test]
     fn no_reader_gets_an_event_without_a_kind() {
         let record = TraceRecord::default();
-        // The count of events is forged, or was damaged: only the first two places were written.
+        // The test forges the count of events: only the first two places are written.
         for n in 0..2 {
             record.write_next(&event(n));
             record.count();

@@ -1,4 +1,4 @@
-//! Removing a queue whose creator keeps the segment, and making the next queue in the same segment, whose pages already have memory; see
+//! Removes a queue whose creator keeps the segment, and makes the next queue in the same segment. The pages of the segment already have memory. See
 //! [`Presence`](super::Presence).
 
 use super::create::{fill_in, first_pages};
@@ -13,20 +13,20 @@ use rustix::fd::BorrowedFd;
 use std::mem::offset_of;
 
 impl Segment {
-    /// Removes the queue and clears the segment, if no other process can have the queue open. Otherwise returns false, and changes nothing.
+    /// Removes the queue and clears the segment, if no other process can have the queue open. Otherwise returns false without a change.
     ///
-    /// After the call, the segment has as much memory as a new segment. The caller is the process that has created the queue. It has the only handle
-    /// of the mapping, and no other thread uses that handle.
+    /// After the call, the segment has as much memory as a new segment. The calling process has created the queue, has the only handle of the
+    /// mapping, and uses the handle in no other thread.
     ///
     /// # If the process dies
-    /// The queue exists, or it is removed.
+    /// Either the queue still exists, or it is removed.
     #[must_use]
     pub fn vacate(&self) -> bool {
         if !self.is_unattached() || !self.fixed().header.presence.remove() {
             return false;
         }
         crash_point!(VACATE_REMOVED);
-        // The header stays, because an opener reads it before it learns that there is no queue.
+        // The header is not cleared, because an opener reads the header before it reads the presence word.
         let header = size_of::<Header>();
         for (offset, len) in first_pages(self.layout()) {
             let kept = if offset == 0 { header } else { 0 };
@@ -40,7 +40,7 @@ impl Segment {
     /// name.
     ///
     /// # If the process dies
-    /// There is no queue, or a complete one.
+    /// The file contains either no queue or a complete queue.
     #[must_use]
     pub fn revive(&self, mode: u32) -> bool {
         fill_in(self, mode);
@@ -58,8 +58,8 @@ impl Segment {
         first_pages(self.layout()).iter().map(|(_, len)| len).sum()
     }
 
-    /// Returns whether nothing outside of the segment refers to its queue: no other handle of this process, no poller's FIFO, no
-    /// registration for a notification, no process of another PID namespace, no dead-letter queue.
+    /// Returns whether nothing outside of the segment refers to the queue. The queue has no other handle in this process, no poller's FIFO, no
+    /// registration for a notification, no process of another PID namespace, and no dead-letter queue.
     fn is_unattached(&self) -> bool {
         let fixed = self.fixed();
         let doorbell = offset_of!(Fixed, receiver) + super::receiver::DOORBELL;
@@ -75,7 +75,7 @@ impl Segment {
     }
 }
 
-/// Returns whether a file, which is open for reading, holds a queue. A file that is not a segment counts as one that holds a queue.
+/// Returns the presence word of a file that is open for reading. For a file that is not a segment, the result is the value of an ordinary queue.
 pub fn presence(file: BorrowedFd<'_>) -> Seen {
     const AT: usize = Header::PRESENCE;
     let mut bytes = [0; AT + size_of::<Presence>()];
@@ -87,7 +87,7 @@ pub fn presence(file: BorrowedFd<'_>) -> Seen {
     }
 }
 
-/// Reads the capacity and the message size of a queue from a file that is open for reading. Returns None if the file is no segment.
+/// Reads the capacity and the message size of a queue from a file that is open for reading. Returns `None` if the file is not a segment.
 pub fn attributes(file: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let mut bytes = [0; Header::MESSAGE_SIZE + 4];
     let is_whole = rustix::io::pread(file, &mut bytes, 0) == Ok(bytes.len());
@@ -101,7 +101,7 @@ pub fn attributes(file: BorrowedFd<'_>) -> Option<(u32, u32)> {
         .then(|| Some((word(Header::MAX_MESSAGES)?, word(Header::MESSAGE_SIZE)?)))?
 }
 
-/// Returns the process id of the creator of a file's segment, if the creator has removed the queue, and is in the namespaces of this process.
+/// Returns the process id of the creator of a file's segment, if the creator has removed the queue and is in the same namespaces as this process.
 /// `file` is open for reading.
 pub fn vacated_by(file: BorrowedFd<'_>) -> Option<u32> {
     if presence(file).is_queue() {

@@ -1,4 +1,5 @@
-//! The line that a sender reads after it has published a message: which waiters to serve, and the wake word of a ring.
+//! The cache line that a sender reads after it has published a message. It shows which waiters the sender must serve, and contains the wake word of a
+//! ring.
 //!
 //! [`crate::posix_engine::wake_word`] describes the states of the wake word, and the steps of each thread.
 
@@ -9,18 +10,18 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const ARMED: u32 = 1;
 /// A bit of the wake word: a process polls the descriptor of the ring.
 pub(crate) const POLLED: u32 = 2;
-/// The number that each arming adds to the wake word: the compare-and-swap of a sender that holds an old value fails.
+/// The amount by which the wake word grows with each arming. The compare-and-swap of a sender with an old value then fails.
 pub(crate) const TURN: u32 = 4;
 
 /// The words that senders read after they have published a message.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct WaitFlags {
-    /// The attention word: which waiters want to be served. See [`crate::posix_engine`]; 0 for none.
+    /// The attention word, which shows the waiters that senders must serve. [`crate::posix_engine`] defines its bits; 0 for none.
     pub(super) attention: AtomicU32,
     /// The wake word of a ring's receiver.
     pub(super) wake_word: AtomicU32,
-    /// The ring position from which on senders wake the receiver, or make its descriptor readable.
+    /// The ring position at which senders wake the receiver, or make its descriptor readable.
     threshold: AtomicU64,
 }
 
@@ -32,14 +33,14 @@ impl WaitFlags {
         self.attention.load(Ordering::Relaxed)
     }
 
-    /// Sets the bits `bits` of the attention word to their values in `flags`.
+    /// Sets the bits of the attention word that are in `bits` to their values in `flags`.
     pub(crate) fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
         // Relaxed: ATTENTION. A thread that begins to wait adds the fence. Clearing a flag needs no fence.
         let others = self.attention.load(Ordering::Relaxed) & !bits;
         self.attention.store(others | flags, Ordering::Relaxed);
     }
 
-    /// Begins another turn of the wake word: senders ring from the ring position `threshold` on. Returns the new wake word.
+    /// Begins the next turn of the wake word. Senders ring when they reach the ring position `threshold`. Returns the new wake word.
     pub(crate) fn arm(&self, threshold: u64, how: u32) -> u32 {
         // Acquire: pairs with the release in `take_ring`. The old turn ends for all senders before the new turn begins.
         let turn = self.wake_word.fetch_and(!(TURN - 1), Ordering::Acquire) & !(TURN - 1);
@@ -51,36 +52,37 @@ impl WaitFlags {
         armed
     }
 
-    /// Ends the turn. The caller is the receiver, which checks for messages itself.
+    /// Ends the turn. The caller is the receiver, which then checks for messages.
     pub(crate) fn silence(&self) {
-        // Relaxed: a sender that sees the silent word does nothing. If a sender has seen the armed word before, it rings without effect.
+        // Relaxed: a sender that reads the silent word does nothing. If a sender has read the armed word before, the sender rings without effect.
         self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 
     /// Returns whether a thread waits for the wake word. The result is a hint for senders.
     #[inline(always)]
     pub(crate) fn seems_armed(&self) -> bool {
-        // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence after `arm`.
+        // Relaxed: ATTENTION. The unlock was a full barrier between the store to the cursor and this load. The barrier pairs with the fence after
+        // `arm`.
         self.wake_word.load(Ordering::Relaxed) & (ARMED | POLLED) != 0
     }
 
-    /// Returns the wake word. The caller sees the threshold of its turn.
+    /// Returns the wake word. The caller also sees the threshold of this turn.
     pub(crate) fn wake_word(&self) -> u32 {
         self.wake_word.load(Ordering::Acquire)
     }
 
     /// Returns the threshold of the turn that [`wake_word`](Self::wake_word) returned, or of a later turn.
     pub(crate) fn threshold(&self) -> u64 {
-        // Relaxed: if the threshold is of a later turn, the compare-and-swap of `take_ring` fails.
+        // Relaxed: if the threshold belongs to a later turn, the compare-and-swap of `take_ring` fails.
         self.threshold.load(Ordering::Relaxed)
     }
 
-    /// Ends the turn of `wake_word`. Returns true to only one of the senders that reach the threshold.
+    /// Ends the turn of `wake_word`. If several senders reach the threshold, only one of them gets the result true.
     #[must_use]
     pub(crate) fn take_ring(&self, wake_word: u32) -> bool {
         let silent = wake_word & !(ARMED | POLLED);
-        // Release: pairs with the acquire in `arm`. The message needs no release here: the receiver checks for it after the fence of its next
-        // arming. Relaxed on failure: the sender then does nothing more.
+        // Release: the store pairs with the acquire in `arm`. The message needs no release, because the receiver checks for it after the fence of its
+        // next arming. Relaxed on failure: the sender then does nothing more.
         self.wake_word
             .compare_exchange(wake_word, silent, Ordering::Release, Ordering::Relaxed)
             .is_ok()

@@ -1,11 +1,11 @@
-//! The words of a segment by name, for a diagnosis and for tests that forge them.
+//! Access by name to the words of a segment, for a diagnosis and for tests that forge words.
 
 use super::{Cell, Fixed};
 use crate::posix_engine::RECEIVERS;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering, words};
 
 words! {
-    /// The words that a diagnosis compares, in their places in the file. The element `drained & 1` of `bytes` counts the bytes that were taken from
+    /// The words that a diagnosis compares, at their offsets in the file. The element `drained & 1` of `bytes` counts the bytes that were taken from
     /// the ring. `repairs` counts the repairs of the sender side and of the receiver side.
     Words of Fixed {
         AtomicU32: mode = header.mode, attention = wait_flags.attention,
@@ -24,7 +24,7 @@ words! {
 }
 
 impl Fixed {
-    /// Removes pollers and registered processes from a copy on which a diagnosis rehearses calls.
+    /// Removes pollers and registered processes from a copy of the segment on which a diagnosis tries calls.
     pub fn forget_watchers(&self) {
         // Relaxed throughout: no other process uses the copy.
         self.receiver.watched.set(0);
