@@ -48,7 +48,7 @@ enum Tag {
 pub enum Verdict {
     /// The case passed.
     Passed,
-    /// The case can't run here, for this reason.
+    /// The case can't run in this environment, for this reason.
     Skipped(String),
     /// The case failed, with this text.
     Failed(String),
@@ -72,7 +72,7 @@ pub(crate) fn announce(queue: &[u8]) {
     report(Tag::Queue, queue);
 }
 
-/// Ends the case as skipped, because it can't run here.
+/// Ends the case as skipped, because it can't run in this environment.
 pub(crate) fn skip(reason: &str) -> ! {
     report(Tag::Skipped, reason.as_bytes());
     sys::leave(0)

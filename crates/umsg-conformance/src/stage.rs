@@ -26,7 +26,7 @@ impl<B: Basics + ?Sized> Stage<B> {
         }
     }
 
-    /// Ends the case, because it can't run here.
+    /// Ends the case, because it can't run in this environment.
     pub fn skip(&self, reason: &str) -> ! {
         runner::skip(reason)
     }

@@ -88,7 +88,7 @@ pub struct C {
 }
 
 impl C {
-    /// Loads the library of this directory. Its queues are in `directory`.
+    /// Loads the library at this path. The queues of the backend are in `directory`.
     ///
     /// # Errors
     /// The loader's message, or the reason why the directory is no namespace.

@@ -41,7 +41,7 @@ impl Called {
         }
     }
 
-    /// Returns the drop-in's functions, each found by `dlsym`. Its queues are in `directory`.
+    /// Returns the drop-in's functions, each found by `dlsym`. The queues of the drop-in are in `directory`.
     ///
     /// # Errors
     /// The loader's message if the library can't be loaded, or the reason why the directory is no namespace.

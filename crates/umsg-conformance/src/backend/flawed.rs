@@ -17,7 +17,7 @@ pub enum Flaw {
     SmallBufferAccepted,
     /// The last bit of long messages is inverted.
     BitTurned,
-    /// The number of messages is too high by one if there are several.
+    /// If a queue has several messages, the number of its messages is too high by one.
     CountTooHigh,
     /// Time-outs fail with `EAGAIN`.
     TimedOutAsWouldBlock,

@@ -1,5 +1,4 @@
-//! A program that uses message queues as Rust programs do, through nix. It prints the result of each call, so that two runs can be
-//! compared.
+//! A program that uses message queues through nix, as Rust programs do. The program prints the result of each call, so that two runs can be compared.
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};

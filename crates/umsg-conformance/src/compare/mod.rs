@@ -55,7 +55,7 @@ use lockstep::{End, Played};
 /// The number of steps in a history.
 const HISTORY: usize = 250;
 
-/// The time to wait for an answer when a difference is reproduced. It is short, because often the answer never comes.
+/// The time to wait for an answer when a difference is reproduced. The time is short, because often the answer never arrives.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker that is blocked.
@@ -112,7 +112,7 @@ pub trait Comparable: Family {
     /// Returns whether the descriptors or identifiers that this backend assigns must equal those of the other side.
     fn has_numbers(backend: &Self::Backend) -> bool;
 
-    /// Prepares a side for a history, when nothing of the previous history exists.
+    /// Prepares a side for a history, after the queues and processes of the previous history are removed.
     fn begin(_side: &Setup<Self>) {}
 
     /// Prepares the process from which the workers of a history start. The function is called once for each history, as the last preparation.
@@ -304,7 +304,7 @@ struct Comparison<'a, F: Comparable> {
     config: &'a Config<'a, F>,
     setups: [Setup<F>; 2],
     memory: [&'static [AtomicU32]; 2],
-    /// The directory of the other side's queues. It is removed at the end of the comparison.
+    /// The directory of the other side's queues, which is removed at the end of the comparison.
     directory: tempfile::TempDir,
 }
 

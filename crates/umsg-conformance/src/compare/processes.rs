@@ -1,4 +1,4 @@
-//! The steps of a history that start, end or disturb processes. They are the same for all families of calls.
+//! The steps of a history that start, end or disturb processes. All families of calls use the same steps.
 
 use super::operation::{Operation, Step, WORKERS};
 use super::random::Random;

@@ -13,7 +13,7 @@ use crate::sys::{self, Forked};
 /// sides have equal numbers.
 pub const FIRST_SOCKET: RawFd = 200;
 
-/// The byte that fills a receive buffer before the call. It shows how many bytes the call wrote.
+/// The byte that fills a receive buffer before the call, so that a reader sees how many bytes the call wrote.
 pub const UNTOUCHED: u8 = 0xa5;
 
 /// The data that all workers of a side share.

@@ -300,8 +300,8 @@ impl Descriptors {
             .retain(|one| open.contains(&one.member) && open.contains(&one.set));
     }
 
-    /// Returns whether only the kernel finds the registration for an `epoll_ctl`. The drop-in does not find it, because another doorbell than that of
-    /// this process was registered.
+    /// Returns whether only the kernel finds the registration for an `epoll_ctl`. The drop-in misses the registration, because this process has
+    /// another doorbell than the process that registered.
     pub fn is_registered_by_another_doorbell(&self, process: usize, set: i32, fd: i32) -> bool {
         let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
             return false;

@@ -25,7 +25,7 @@ pub enum Queues {
 /// The processes of one side during one history.
 pub struct Side {
     party: Party,
-    /// The directory of the queues. It is removed when the history ends.
+    /// The directory of the queues, which is removed when the history ends.
     _directory: Option<tempfile::TempDir>,
 }
 

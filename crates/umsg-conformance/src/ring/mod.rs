@@ -83,7 +83,7 @@ pub enum Answer {
     Waited(bool),
     /// The first field is true if the receiver slept until the last message was posted. The second field has the messages that the receiver took.
     Met(bool, Vec<Completion>),
-    /// The operation had no effect, because there is no pair or no receiver.
+    /// The operation had no effect, because the pair or its receiver does not exist.
     Nothing,
 }
 
@@ -93,13 +93,13 @@ pub trait Pair {
     fn make(&mut self, disabled: bool);
     /// Posts messages with one call.
     fn post(&mut self, messages: &[Completion]) -> Answer;
-    /// Takes up to `most` messages. Returns `None` if there is no receiver.
+    /// Takes up to `most` messages. Returns `None` if the pair has no receiver.
     fn take(&mut self, most: usize) -> Option<Vec<Completion>>;
     /// Waits for `count` messages, for a limited time.
     fn wait(&mut self, count: usize) -> Answer;
     /// Posts messages while the receiver waits for all of them.
     fn meet(&mut self, messages: &[Completion]) -> Answer;
-    /// Enables the receiver. Returns `None` if there is no receiver.
+    /// Enables the receiver. Returns `None` if the pair has no receiver.
     fn enable(&mut self) -> Option<()>;
     /// Closes the receiver.
     fn close(&mut self);

@@ -1,4 +1,4 @@
-"""An event loop of asyncio with a queue in it: messages are read as they come, and room is waited for."""
+"""Uses a queue in an asyncio event loop: reads messages when they arrive, and waits for room."""
 
 import asyncio
 import os

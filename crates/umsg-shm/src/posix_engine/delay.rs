@@ -93,7 +93,8 @@ impl Engine {
             && fixed.leases.is_due(clock::monotonic_coarse())
     }
 
-    /// Stores the delayed messages whose time has come. The caller calls this function before it sends, so that its own message follows them.
+    /// Stores the delayed messages whose time has come. The caller calls this function before it sends, so that its own message follows the delayed
+    /// messages.
     pub(super) fn store_due(&self, me: &Thread, deadline: Deadline) {
         if self.may_be_due() {
             // The caller sends even if the lock is not available, because a process that is stopped with the receiver lock must not block senders.

@@ -8,7 +8,7 @@
 //! `SEND_CLOSED` is a bit of the attention word, like the bit of pollers. Both bits change only under both locks, so their values are exact under
 //! either lock. A send reads both bits at once, so a queue that no process closes pays nothing.
 //!
-//! A stream is at its end if the queue is closed, no message is left, and none can come back: no lease is open, and no offer is unanswered. If a
+//! A stream is at its end if the queue is closed, no message is left, and no message can return: no lease is open, and no offer is unanswered. If a
 //! process dies after the store to the bit, the queue is closed. The waiters that this process did not wake check the queue at the end of their
 //! slice.
 
@@ -72,12 +72,12 @@ impl Engine {
         }
     }
 
-    /// Returns whether the queue is closed, no message is left, and none can come back.
+    /// Returns whether the queue is closed, no message is left, and no message can return from a lease or an offer.
     pub(super) fn is_at_end(&self, _: ReceiverHeld<'_>) -> bool {
         self.seems_at_end()
     }
 
-    /// Returns a hint, read without the lock, of [`is_at_end`](Self::is_at_end).
+    /// Returns whether the stream seems to be at its end. The result is a hint, read without the lock, of [`is_at_end`](Self::is_at_end).
     pub(super) fn seems_at_end(&self) -> bool {
         if !self.is_send_closed() {
             return false;

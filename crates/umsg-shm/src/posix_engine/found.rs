@@ -9,7 +9,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Cell, PRIORITIES, Ring, has_begun};
 
-/// A received message. Its bytes are in the caller's buffer.
+/// A received message, whose bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub len: usize,

@@ -1,4 +1,4 @@
-//! Growth: bringing more slots into circulation, as the free slots do not suffice.
+//! Growth: brings more slots into circulation when the free slots do not suffice.
 //!
 //! The growing thread holds both locks: it has taken the receiver lock, and has borrowed the sender lock. If the thread dies, the next owner of the
 //! receiver lock ends the loan and frees the slots that are unused.

@@ -28,7 +28,7 @@ impl Engine {
         self.segment().fixed().receiver.held() != 0
     }
 
-    /// Returns whether a message is held or can expire. If so, messages or room may come back without a call of another process.
+    /// Returns whether a message is held or can expire. In this case, messages or room may become available without a call of another process.
     #[inline(always)]
     pub(super) fn can_expire(&self) -> bool {
         self.holds_any() || self.policy().time_to_live != 0

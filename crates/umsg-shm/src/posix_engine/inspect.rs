@@ -52,7 +52,7 @@ pub struct SeenHistory {
     pub history: History,
 }
 
-/// A message that was inspected. Its bytes are in the [`PeekedMessages`].
+/// A message that was inspected, whose bytes are in the [`PeekedMessages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The identifier of the message, unique in the queue. `None` if the message was never leased and is not in the store.

@@ -70,7 +70,7 @@ impl Engine {
         self.try_take(me, &mut Lease, deadline)
     }
 
-    /// Leases the next message, and waits for one until `deadline`.
+    /// Leases the next message. Waits until `deadline` for a message.
     pub fn lease(&self, me: &Thread, deadline: Deadline) -> Result<LeaseHandle, Refused> {
         match self.try_lease(me, deadline) {
             Err(Refused::NotNow) => self.receive_slow(me, &mut Lease, deadline),

@@ -19,8 +19,8 @@ const AHEAD: usize = 4;
 /// The value of an empty entry in the buffer of expected messages.
 const NONE: u64 = u64::MAX;
 
-/// The messages that a handle expects to receive next. The value is private to the process, and is used under the receiver lock. It has its own cache
-/// lines, like [`Pacing`](crate::waiters::pacing::Pacing).
+/// The messages that a handle expects to receive next. The value is private to the process, and is used under the receiver lock. The value has
+/// separate cache lines, like [`Pacing`](crate::waiters::pacing::Pacing).
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Expected {

@@ -101,7 +101,7 @@ impl Engine {
         attention & (SEND_CLOSED | COUNTED) != 0
     }
 
-    /// Closes the queue if all its producers have died. A pause between two checks limits their number.
+    /// Closes the queue if all its producers have died. Makes the check for dead producers only after a pause since the last check.
     pub(super) fn close_if_left(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -304,7 +304,7 @@ impl Engine {
         self.segment().fixed().sender.note_send(now);
     }
 
-    /// Changes the one-priority word if the priority of this message differs from that of the last message.
+    /// Changes the one-priority word if this message and the last message have different priorities.
     #[inline(always)]
     fn announce(&self, sending: SenderHeld<'_>, position: u64, key: usize) -> Result<(), Fault> {
         let key = priority_of(key as u64);

@@ -236,7 +236,7 @@ impl Engine {
         record.birth.set(birth);
     }
 
-    /// Finds a message for the dead-letter queue, and makes this process its mover. Returns `None` if there is no such message.
+    /// Finds a message for the dead-letter queue, and makes this process its mover. Returns `None` if no message is set aside.
     pub fn begin_to_move(
         &self,
         me: &Thread,

@@ -110,8 +110,8 @@ impl Engine {
             let end = self.sleep(&sleeper, index);
             tracepoint!(wait_end, self.segment().address(), list as u32);
             crash_point!(WAIT_WOKEN);
-            // FOREIGN_MARK: a node that this thread has given up may belong to a thread with the same id in another PID
-            // namespace.
+            // FOREIGN_MARK: a node that this thread has given up may belong to a thread with the same id in another PID namespace. So the kernel must
+            // not mark the node if this thread dies.
             me.unname(outer);
             match end_sleep(subject, (index, node), end)? {
                 Some(outcome) => return Ok(Waited::Ended(outcome)),

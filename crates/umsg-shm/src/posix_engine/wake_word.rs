@@ -32,7 +32,7 @@ impl Engine {
         stored.saturating_add(ahead)
     }
 
-    /// Returns two numbers of messages: those in the store, and those in the ring.
+    /// Returns the number of messages in the store, and the number of messages in the ring.
     fn stored_and_ahead(&self) -> (u64, u64) {
         let fixed = self.segment().fixed();
         // `drained` is read before `sent`, so all messages that count as received also count as sent.
@@ -273,8 +273,8 @@ impl Engine {
         }
     }
 
-    /// Rings regardless of the threshold, if a thread waits for the wake word. The caller has added messages without a send: it has admitted a
-    /// blocked sender's message, or has repaired a side. The woken receiver counts the messages itself.
+    /// Rings regardless of the threshold, if a thread waits for the wake word. The caller has added messages without a send: the caller has admitted
+    /// a blocked sender's message, or has repaired a side. The woken receiver counts the messages itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
         // The messages were added under the receiver lock, and the receiver takes this lock when it counts.

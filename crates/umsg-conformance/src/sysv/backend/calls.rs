@@ -201,7 +201,7 @@ impl Functions {
     }
 }
 
-/// A message buffer: the type, followed by the text. It is aligned as in C.
+/// A message buffer: the type, followed by the text. The buffer is aligned as in C.
 struct Buffer(Vec<u64>);
 
 impl Buffer {
@@ -244,7 +244,7 @@ impl Called {
         }
     }
 
-    /// Returns the drop-in's functions, each found by `dlsym`. Its queues are in `directory`.
+    /// Returns the drop-in's functions, each found by `dlsym`. The queues of the drop-in are in `directory`.
     ///
     /// # Errors
     /// The loader's message if the library can't be loaded, or the reason why the directory is no namespace.
@@ -268,7 +268,7 @@ impl Called {
         })
     }
 
-    /// Returns the functions of the C library at this path. Its queues are in `directory`.
+    /// Returns the functions of the C library at this path. The queues of the library are in `directory`.
     ///
     /// # Errors
     /// The loader's message, or the reason why the directory is no namespace.

@@ -25,7 +25,7 @@ pub enum Flaw {
     NeverBlocks,
     /// Bytes beyond the message are overwritten.
     BufferScribbledOn,
-    /// The number of bytes in a queue is too high by one if there are several messages.
+    /// If a queue has several messages, the number of its bytes is too high by one.
     CountTooHigh,
     /// `msg_lrpid` is `msg_lspid`.
     WrongReceiver,

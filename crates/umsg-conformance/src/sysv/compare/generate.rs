@@ -14,7 +14,7 @@ type Step = compare::Step<Call>;
 /// The number of keys.
 pub const KEYS: usize = 3;
 
-/// The abilities of the two sides. They limit the steps of histories.
+/// The abilities of the two sides, which limit the steps of histories.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// True if a history can have processes of several users.

@@ -1,4 +1,5 @@
-//! Batches: several messages that are sent or received under one lock. They are published together, and cause one round of wake-ups.
+//! Batches: several messages that are sent or received under one lock. The messages of a batch are published together, and cause one round of
+//! wake-ups.
 //!
 //! ```text
 //!   sent = p                                                     batch_end = p + 4

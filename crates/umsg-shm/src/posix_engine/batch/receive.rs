@@ -63,7 +63,7 @@ impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
         found: Found<'_>,
     ) -> Result<usize, Refused> {
         let engine = taker.engine;
-        // A sink has room for each possible first message, or has no room at all. Without room, the message goes back to the queue.
+        // A sink has room for each possible first message, or has no room at all. Without room, the message returns to the queue.
         let room = self.sink.place(found.len).ok_or(Refused::NotNow)?;
         engine.segment().copy_out(found.cell, found.len, room)?;
         engine.finish_offer(taker.receiving, node, &found)?;

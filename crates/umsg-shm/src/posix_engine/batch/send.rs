@@ -148,7 +148,7 @@ impl Engine {
         Ok(1 + more.unwrap_or(0))
     }
 
-    /// Sends the batch, or a part of it, if there is room now. Returns the number of sent messages.
+    /// Sends the batch, or a part of it, if the queue has room now. Returns the number of sent messages.
     fn try_send_batch<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -356,8 +356,8 @@ impl Engine {
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
         if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
-            // RUN: the word that is stored here is valid from the last run of messages of one priority on. The page for the list of that priority has
-            // memory, so the call can't fail.
+            // RUN: the call stores the one-priority word, which describes the last run of messages of one priority. The page for the list of that
+            // priority has memory, so the call can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
         sender.prepare_batch_bytes(sending, first, filled.bytes);

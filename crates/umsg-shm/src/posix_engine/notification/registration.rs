@@ -46,7 +46,7 @@ pub enum Outcome {
 }
 
 impl Engine {
-    /// Registers this process for the next message that comes to the empty queue. Returns the index of the record, and the record's word.
+    /// Registers this process for the next message that arrives in the empty queue. Returns the index of the record, and the record's word.
     pub fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), RegisterError> {
         let mut outcome = Err(RegisterError::NoRecord);
         let patience = Deadline::after(Duration::from_nanos(STOPPED));
@@ -117,7 +117,7 @@ impl Engine {
     /// Finds a free record, or the record of a dead process.
     fn free_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let state = |notice: &Notice| notice.word() & STATE;
-        // Acquire is not necessary, because the lock orders the accesses: the process that freed a record no longer accesses it.
+        // Acquire, in `word`: the process that freed a record no longer accesses it.
         let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
         if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
             return Ok(free);

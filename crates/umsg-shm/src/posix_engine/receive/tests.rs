@@ -1,4 +1,4 @@
-//! Tests of the plain case of a receive. A receiver reads the queue before it has the lock. It may use the values only if they are still true under
+//! Tests of the plain case of a receive. A receiver reads the queue before it has the lock, and may use the values only if they are still true under
 //! the lock.
 
 use super::{Engine, Refused, Sighted};

@@ -56,10 +56,10 @@ enum Owner {
     Queued,
 }
 
-/// The place in the order of a message that was not sent yet.
+/// The last place in the order, for a message that has no other place yet.
 const LAST: (bool, u64) = (true, u64::MAX);
 
-/// A message that is kept: its place in the order, its slot and its owner. Messages of the ring follow those of the store.
+/// A message that is kept: its place in the order, its slot and its owner. Messages of the ring follow messages of the store.
 type Kept = ((bool, u64), u32, Owner);
 
 impl salvage::Salvage for Engine {

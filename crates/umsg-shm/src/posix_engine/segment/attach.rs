@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = 32;
 pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let layout = check(file)?;
     let mut segment = Segment::map(file, layout)?;
-    // The process joins the queue before all other checks, because the creator of a removed queue may be clearing the segment.
+    // The process joins the queue before it reads the policy, because the creator of a removed queue may be clearing the segment.
     if !segment.fixed().header.presence.join() {
         return Err(removed(file));
     }

@@ -23,7 +23,7 @@ pub struct Cell {
     stored: Guarded32,
     /// The process id of the sender.
     pid: Guarded32,
-    /// The sequence number of a message in the store. It orders the messages of a priority.
+    /// The sequence number of a message in the store, which orders the messages of a priority.
     pub(super) sequence: Guarded64,
     /// The time of the send, in nanoseconds of the machine's clock. When a message that was sent for a later time enters the queue, this word becomes
     /// its delivery time.

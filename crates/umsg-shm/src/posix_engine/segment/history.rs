@@ -103,7 +103,7 @@ pub struct HistoryRecord {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<HistoryRecord>() == 320 && size_of::<Deliveries>() == 16);
 
-/// A history in the memory of a process. Its times are in nanoseconds of the machine's clock. In a snapshot, they are of CLOCK_REALTIME.
+/// A history in the memory of a process, with times in nanoseconds of the machine's clock. In a snapshot, the times are of CLOCK_REALTIME.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct History {
     pub reason: Reason,

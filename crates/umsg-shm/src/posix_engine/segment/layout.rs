@@ -1,4 +1,4 @@
-//! The layout of a segment: the offsets of its regions. They follow from the capacity of the queue in messages, and the message size.
+//! The layout of a segment: the offsets of its regions. The offsets follow from the capacity of the queue in messages, and the message size.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
 use super::{
@@ -18,7 +18,7 @@ pub const MORE_NOTICES: usize = 1024;
 #[cfg(loom)]
 pub const MORE_NOTICES: usize = 1;
 
-/// The number of additional slots, after one slot for each message and each node. They are a reserve for senders.
+/// The number of additional slots: a reserve for senders, beyond one slot for each message and each node.
 #[cfg(not(loom))]
 const SPARE: usize = 64;
 #[cfg(loom)]

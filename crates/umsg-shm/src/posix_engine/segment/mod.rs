@@ -95,7 +95,7 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::sync::Guarded32;
 use crate::waiters::{Links, NODES, Node};
 
-/// The head and the tail of the list of one priority. They are valid only while the priority's bit in the bitmap is set.
+/// The head and the tail of the list of one priority. The two words are valid only while the priority's bit in the bitmap is set.
 #[repr(C)]
 #[derive(Default)]
 pub struct Fifo {

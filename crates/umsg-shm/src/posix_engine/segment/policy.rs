@@ -48,9 +48,8 @@ pub struct Rules {
     /// The id of the label that contains the name of the dead-letter queue; 0 for none. The segment does not contain the name, because every process
     /// that may send or receive could overwrite it: see `namespace/dead_letters.rs`.
     label: AtomicU64,
-    /// The removal of the queue after its last close. 0: the queue stays. 1: the queue will be removed, but no process has opened it yet.
-    /// [`Rules::DUE`]: the queue will be removed, and a process has opened it.
-    /// [`Rules::DUE`]: it is removed.
+    /// The removal of the queue after its last close. 0: the queue stays. 1: the queue will be removed, but no process has opened it yet. 2
+    /// ([`Rules::DUE`]): the queue will be removed, and a process has opened it.
     pub(super) removal: AtomicU32,
     /// 1 if the end of the last producer closes the queue for sending, otherwise 0.
     close_with_producers: AtomicU32,

@@ -97,8 +97,8 @@ impl Presence {
                 SOLE => {}
                 _ => return false,
             }
-            // AcqRel: the acquire has the reason of the load above. By the release, the creator's next attempt to remove the queue fails before the
-            // opener uses the queue.
+            // AcqRel: the acquire has the same purpose as in the load above. By the release, the creator's next attempt to remove the queue fails
+            // before the opener uses the queue.
             let to = now & !STATE | ORDINARY;
             match self
                 .0

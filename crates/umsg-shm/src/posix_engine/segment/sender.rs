@@ -20,8 +20,7 @@ pub struct SenderSide {
     pub(super) bytes: [AtomicU64; 2],
     /// The value of [`Published::freed`](super::published::Published) that a sender read last.
     pub(super) freed_seen: Guarded64,
-    /// The value of [`Published::removed`](super::published::Published) that senders use. It is the value that a sender read last, or less if room is
-    /// kept.
+    /// The value of [`Published::removed`](super::published::Published) that senders use: the value that a sender read last, or less if room is kept.
     pub(super) removed_seen: Guarded64,
     /// The part of the arena in use, in granules.
     pub(super) arena_len: Guarded32,

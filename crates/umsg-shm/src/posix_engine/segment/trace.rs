@@ -13,7 +13,7 @@ use crate::sync::{Guarded32, Guarded64};
 
 /// The number of events in the record of a slot.
 const PLACES: usize = if cfg!(loom) { 4 } else { 15 };
-/// The maximum number of events that a reader gets. They are the last events.
+/// The maximum number of events that a reader gets. The reader gets the last events.
 pub const MOST_EVENTS: usize = PLACES - 2;
 
 /// The kind of an event.
@@ -60,7 +60,7 @@ const KINDS: [TraceKind; 9] = [
 const KIND_BITS: u32 = 4;
 /// The maximum delivery number in a trace.
 const MOST_DELIVERIES: u32 = u32::MAX >> KIND_BITS;
-/// The highest code. It means an unknown kind: if an event of an unknown kind is copied, the copy gets this code.
+/// The highest code, for an unknown kind: if an event of an unknown kind is copied, the copy gets this code.
 const UNKNOWN: u32 = (1 << KIND_BITS) - 1;
 
 /// An event of a message.

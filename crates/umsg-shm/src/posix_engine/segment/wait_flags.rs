@@ -1,5 +1,5 @@
-//! The cache line that a sender reads after it has published a message. It shows which waiters the sender must serve, and contains the wake word of a
-//! ring.
+//! The cache line that a sender reads after it has published a message. The line shows which waiters the sender must serve, and contains the wake
+//! word of a ring.
 //!
 //! [`crate::posix_engine::wake_word`] describes the states of the wake word, and the steps of each thread.
 
