@@ -52,7 +52,7 @@ impl From<Errno> for Failure {
 /// The answer to a call.
 pub type Answer<T> = Result<T, Failure>;
 
-/// The `abs_timeout` of a timed call; without one a null pointer is passed.
+/// The `abs_timeout` of a timed call. `None` passes a null pointer.
 pub type AbsTime<'a> = Option<&'a libc::timespec>;
 
 /// The attributes that are passed to `mq_open`. `None` passes a null pointer.
@@ -108,7 +108,7 @@ impl fmt::Debug for Attributes {
     }
 }
 
-/// The fields of `struct stat` that belong to the contract.
+/// The fields of `struct stat` that the cases check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// Kind of file and permission bits.
@@ -154,7 +154,7 @@ pub trait Basics: Send + Sync {
         None
     }
 
-    /// Makes this process a process of another user, for good. Needs root.
+    /// Makes this process run permanently as another user. Needs root.
     ///
     /// # Errors
     /// The errors of `setgroups`, `setresgid` and `setresuid`.
@@ -162,7 +162,7 @@ pub trait Basics: Send + Sync {
         user.assume(&Credentials::OF_LIBC)
     }
 
-    /// Makes another user the effective user of this process. The real and the saved ids stay as they are.
+    /// Makes another user the effective user of this process. The real and the saved ids stay unchanged.
     ///
     /// # Errors
     /// The errors of `setresgid` and `setresuid`.

@@ -82,7 +82,7 @@ fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
 
 fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
     const WAITERS: usize = 40;
-    // There are more busy threads than processors, so that this test notices a waiter that wakes up periodically.
+    // The test starts more busy threads than processors, so that it notices a waiter that wakes up periodically.
     let busy: Vec<_> = (0..4)
         .map(|_| {
             site.child(|| {

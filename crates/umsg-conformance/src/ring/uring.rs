@@ -51,7 +51,7 @@ impl Pair for Uring {
         *self = Uring::new(disabled).expect("io_uring works here");
     }
 
-    /// Posts messages. The completions on the sender's ring say whether the messages were sent. All completions must say the same.
+    /// Posts messages. The completions on the sender's ring show whether the messages were sent. All completions must have the same result.
     fn post(&mut self, messages: &[Completion]) -> Answer {
         let target = self.target;
         match &mut self.sender {

@@ -194,7 +194,7 @@ fn settle_nodes(
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
             }
-            // The batch has its turn. If its thread lives, the thread sends the batch.
+            // The batch has its turn. If its thread lives, the thread tries to send the batch.
             (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
                 node.list.set(List::None as u32)
             }

@@ -75,7 +75,7 @@ pub struct Generator {
     pub unasked: Unasked,
 }
 
-/// The bits that chown clears for reasons that do not concern queues.
+/// The set-user-ID and set-group-ID bits, which chown clears for reasons that do not concern queues.
 const SET_ID: u32 = 0o6000;
 
 impl Generator {
