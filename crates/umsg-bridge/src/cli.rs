@@ -14,12 +14,11 @@ use umsg::Namespace;
 
 /// Carry messages between local queues and NATS JetStream
 ///
-/// An export leases messages of a local queue, publishes them to a stream, and acknowledges each message when JetStream has acknowledged it. An
-/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If a bridge, a server or a program on the way is
-/// killed, no message is lost, and repeated messages are recognised.
+/// An export leases messages of a local queue and publishes them to a stream. It acknowledges each message when JetStream has acknowledged it. An
+/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local program is killed, no message of a POSIX or System V queue is lost. A POSIX queue gets no message twice: the bridge recognises repeated messages.
 ///
-/// The bridges are declared in a file (--config), or one bridge by flags. Secrets are in files or in the environment, never on the command line.
-/// SIGHUP reads the file again; SIGTERM ends the bridges gracefully.
+/// A file (--config) declares the bridges; options can declare a single bridge. The signal SIGHUP makes the command read the file again. SIGTERM
+/// ends the bridges after their current messages. Secrets are in files or in the environment, never on the command line.
 #[derive(Parser, Debug)]
 #[command(
     name = "umsg-bridge",
@@ -34,9 +33,9 @@ Examples:
   umsg bridge status
 
 Exit codes:
-  0  the bridges have ended in order, or the check found no fault
-  1  the check found faults, a bridge does not run, there is no bridge, or the
-     system refuses a call
+  0  the bridges ended without an error, or `check` found no fault
+  1  `check` found faults, `status` found a bridge that does not run or no
+     bridge, or a system call failed
   2  the command line or the configuration is wrong"
 )]
 pub struct Cli {
@@ -59,9 +58,9 @@ pub struct Cli {
 enum Command {
     /// Run the bridges; this subcommand is the default
     Run(Run),
-    /// Check the configuration, and say in words what the bridges would do
+    /// Check the configuration, and describe what the bridges would do
     Check(Check),
-    /// Show the state of the bridges of this namespace
+    /// Show the state of the bridges whose queues are in --dir
     Status(Status),
     /// Write the manual pages into a directory, for packages
     #[command(hide = true)]
@@ -90,7 +89,7 @@ enum Form {
 struct Run {
     #[command(flatten)]
     declared: Declared,
-    /// The form of log lines on standard error
+    /// The form of the log lines on standard error
     #[arg(long, value_enum, default_value = "text", value_name = "FORM")]
     log: Form,
 }
@@ -99,17 +98,17 @@ struct Run {
 struct Check {
     #[command(flatten)]
     declared: Declared,
-    /// Check the file only, without servers and queues
+    /// Check only the file, without servers and queues
     #[arg(long)]
     offline: bool,
 }
 
 #[derive(Args, Debug)]
 struct Status {
-    /// Print JSON
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
-    /// The state directory of the configuration, if it names one
+    /// The directory of the setting state_dir, if the configuration file has this setting
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }
@@ -126,25 +125,25 @@ struct Declared {
     /// The queue that gets the messages of the stream
     #[arg(long, value_name = "QUEUE")]
     import: Option<End>,
-    /// The stream
+    /// The JetStream stream
     #[arg(long, value_name = "STREAM")]
     stream: Option<String>,
-    /// The subject of an export, or the filter of an import
+    /// Export: the subject of the messages. Import: carry only messages whose subjects match
     #[arg(long, value_name = "SUBJECT")]
     subject: Option<String>,
-    /// The URL of a server; the option may be repeated
+    /// The URL of a NATS server; the option may be repeated
     #[arg(long, value_name = "URL")]
     server: Vec<String>,
     /// The name of the bridge in logs and metrics
     #[arg(long, value_name = "NAME", default_value = "bridge")]
     name: String,
-    /// The file of credentials, with a JWT and a seed
+    /// The file with the NATS credentials: the user's JWT and seed
     #[arg(long, value_name = "FILE")]
     credentials_file: Option<PathBuf>,
-    /// The file with the certificates of the certificate authorities
+    /// The file with the certificates of certificate authorities, for TLS
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Add the priority (.p.N) or the type (.t.N) to the subject
+    /// Append the priority (.p.N) or the type (.t.N) to the subject of each message
     #[arg(long, value_name = "priority|type", value_parser = ["priority", "type"])]
     subject_by: Option<String>,
     /// Deliver all messages of the stream to every machine, instead of each message to one machine
@@ -153,13 +152,13 @@ struct Declared {
     /// The maximum number of unacknowledged messages
     #[arg(long, value_name = "MESSAGES", default_value_t = 512)]
     window: usize,
-    /// Make the stream if it is missing
+    /// Create the stream if it is missing
     #[arg(long)]
     create_stream: bool,
-    /// Make the queue if it is missing
+    /// Create the queue if it is missing
     #[arg(long)]
     create_queue: bool,
-    /// The queue for messages that can't be placed
+    /// The queue for messages that the bridge can't deliver
     #[arg(long, value_name = "QUEUE")]
     dead_letter: Option<String>,
 }

@@ -18,10 +18,11 @@ use crate::commands::{
 /// A queue keeps its messages until they are received. A POSIX queue delivers the message of the highest priority first, and messages of one
 /// priority in order of arrival. A System V queue delivers the oldest message, or the oldest of the types that the receiver selects.
 ///
-/// A queue is a file of shared memory in a directory, the namespace. The queue stays until it is removed or the machine
-/// restarts. Existing programs use such queues under `umsg run`. The other commands show and change queues from the shell. A
-/// ring has many senders and one receiver. Only programs send to rings and receive from rings; `umsg ls`, `stat`, `rm`, `gc`
-/// and `doctor` also handle rings.
+/// A queue is a file of shared memory in a directory, the namespace. The queue stays until it is removed or the machine restarts. `umsg run` starts
+/// an existing program so that its calls, such as mq_send and msgsnd, use umsg's queues. The other commands show and change queues from the shell.
+///
+/// A ring is a queue with many senders and one receiver, for programs that use umsg's library. `umsg send` and `umsg recv` do
+/// not work with rings; `umsg ls`, `stat`, `who`, `rm`, `gc` and `doctor` do.
 #[derive(Parser, Debug)]
 #[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
 pub struct Cli {
@@ -157,9 +158,9 @@ Names:
   or by its identifier, id:32769; `umsg ls` shows both. A POSIX queue with
   such a name is written with its slash: /key:1.
 
-  A ring is named as ring:/jobs. `umsg ls`, `stat` and `who` show rings, and
-  `umsg rm` removes rings whose owners have died. Only programs create and use
-  rings. `umsg doctor` inspects queues and rings of all kinds.
+  The name of a ring is written as ring:/jobs. Only programs create rings. The
+  owner of a ring is the process that receives from it; `umsg rm` removes rings
+  whose owners have died.
 
 Numbers:
   Sizes and counts may end in K, M or G, also written Ki or KiB, for powers of
@@ -168,26 +169,26 @@ Numbers:
 
 Where the queues are:
   umsg uses the first of these directories that applies: --dir; $UMSG_DIR;
-  /dev/shm/umsg, if root owns it. `umsg setup` creates that directory.
+  /dev/shm/umsg, if root owns it (`umsg setup` creates /dev/shm/umsg).
   Otherwise, each user has a private directory: /dev/shm/umsg-UID, or
   /dev/shm/umsg-UID-DIGITS (16 random digits) if another user has taken
-  that name.
-  `umsg ls` prints the directory.
+  the name /dev/shm/umsg-UID. `umsg ls` prints the directory.
 
-  Root may name the directory of another user with --dir. `umsg ls`, `stat`,
-  `who`, `peek` and `doctor` then act as that user. All other commands refuse
+  Root may name the directory of another user with --dir. Commands that only
+  read (`umsg ls`, `stat`, `who`, `peek`, `watch`, `top`, `metrics`, and
+  `doctor` without --repair) then act as that user. All other commands refuse
   such a directory without --as-owner.
 
 JSON:
-  Commands that print data have --json. --json prints one object, or one object
-  per line for messages. Later versions may add fields; existing fields keep
-  their names and meaning. Times are in UTC, as in RFC 3339. \"data\" has the
-  bytes of a message: as text if \"encoding\" is \"utf-8\", in base64 if it is
-  \"base64\". In names, bytes that are not UTF-8 are replaced; `umsg ls --null`
-  prints them unchanged.
+  Commands that print data have --json. With --json, a command prints one
+  object, or for messages one object per line. Later versions may add fields;
+  existing fields keep their names and meaning. Times are in UTC, in the form of
+  RFC 3339. \"data\" has the bytes of a message: as text if \"encoding\" is
+  \"utf-8\", in base64 if \"encoding\" is \"base64\". In names, bytes that are not
+  UTF-8 are replaced; `umsg ls --null` prints these bytes unchanged.
 
 Exit codes:
-  0    success; also if the program that reads the output ends early
+  0    success, even if the program that reads the output ends early
   1    failure; one line on standard error gives the reason and what to do
   2    the command line is wrong
   3    no message, or no room, within the time allowed
@@ -196,25 +197,27 @@ Exit codes:
   6    `umsg recv`: the end of the stream: the queue is closed for sending, and
        holds no message; with --follow or --all, the exit code is 0 instead
   `umsg run` exits as the program does, or with
-  120  the program can't be intercepted: set-user-ID, another architecture ...
+  120  the program can't use umsg's queues, for example a set-user-ID program
   125  umsg run failed before it could start the program
   126  the program was found but can't be executed
   127  the program was not found
 
 Environment:
   UMSG_DIR      the directory that holds the queues
-  UMSG_PRELOAD  the path of the drop-in library. By default, umsg looks for
-                libumsg_preload.so in its own directory, ../lib, ../lib/umsg
-                and ../lib/umsg/musl, and takes the first one that was built
-                for the program's C library
-  UMSG_RUN      the command by which the drop-in starts static programs; umsg
-                run sets it
+  UMSG_PRELOAD  the path of the drop-in, the library that `umsg run` loads into
+                programs. By default, umsg looks for libumsg_preload.so in its
+                own directory, ../lib, ../lib/umsg and ../lib/umsg/musl, and
+                takes the first file that was built for the program's C library
+  UMSG_RUN      the path of umsg, by which the drop-in starts static programs;
+                `umsg run` sets it
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
                 spinning [default: adaptive]
-  UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed
+  UMSG_DEBUG    1: a program under `umsg run` prints on standard error why its
+                calls on queues failed
   UMSG_DEV_MQUEUE
-                off: programs under `umsg run` see the kernel's /dev/mqueue
+                off: programs under `umsg run` see the kernel's queues in
+                /dev/mqueue instead of umsg's queues
   UMSG_IPC_NAMESPACE
-                the IPC namespace to which UMSG_DIR belongs; share: all of them
-                use the queues in UMSG_DIR. umsg run sets it"
+                the IPC namespace to which UMSG_DIR belongs, or `share` if all
+                IPC namespaces use the queues in UMSG_DIR; `umsg run` sets it"
 );

@@ -10,7 +10,7 @@ pub enum Wait {
     Adaptive,
     /// Sleep at once: the least CPU time
     Blocking,
-    /// Spin: the least delay, at the cost of a whole CPU; a signal handler does not interrupt such a wait
+    /// Spin: the least delay, at the cost of a whole CPU; signal handlers do not interrupt the wait
     Spinning,
 }
 

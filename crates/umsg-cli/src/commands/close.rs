@@ -11,22 +11,21 @@ use crate::failure::{Code, Explain, Failure, Result};
 use crate::opened::{Opened, Purpose};
 use crate::place;
 
-/// Close a queue for sending: the end of a stream of messages
+/// Close a queue for sending, to mark the end of a stream of messages
 ///
-/// From now on, all sends to the queue fail (except by msgsnd, see below), including sends that already wait. Receivers get the remaining
-/// messages, and then learn that the stream has ended.
-/// The queue stays closed until it is reopened with --reopen, or removed. The command also succeeds if the queue is already
-/// closed. `umsg stat` shows whether a queue is closed.
+/// All later sends to the queue fail, and so do sends that already wait; msgsnd is an exception (see below). Receivers get the remaining messages,
+/// and then an end-of-stream result. The queue stays closed until it is reopened with --reopen, or removed. The command also succeeds if the queue is
+/// already closed. `umsg stat` shows whether a queue is closed.
 ///
-/// A queue that was created with --close-with-last-producer is also closed when its last producer ends or dies. A producer is a
-/// process that runs `umsg send --producer`, or a program that declares itself a producer.
+/// A queue that was created with --close-with-last-producer is also closed when its last producer ends or is killed. A producer is a process that
+/// runs `umsg send --producer`, or a program that registers as a producer through umsg's library.
 ///
-/// Closing a queue needs permission to send. msgsnd and msgrcv ignore the close of a System V queue, because the kernel's queues can't be closed.
-/// This command can't close rings: only the owner of a ring closes it.
+/// Closing a queue needs permission to send. For a System V queue, msgsnd and msgrcv ignore the close, because the kernel's queues have no such
+/// state. The command can't close a ring: the ring's owner, its receiver, closes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  umsg close /orders            receivers get the remaining messages, then the end
+  umsg close /orders            receivers get the rest, then the end
   umsg close --reopen /orders   the queue takes messages again")]
 pub struct Close {
     /// The queue: a name, or for System V key:0x1234 or id:32769

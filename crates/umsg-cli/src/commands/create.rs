@@ -23,43 +23,41 @@ use crate::{place, streams, values};
 
 /// Create a queue
 ///
-/// If the queue exists, the command changes nothing and succeeds, so that a script can be run again. If
-/// the queue's attributes differ from the options, the command fails and prints the attributes. With --exclusive, the command
-/// fails if the queue exists.
+/// If the queue exists with the given attributes, the command changes nothing and succeeds, so that a script can run the command again. If the
+/// attributes of an existing queue differ from the options, the command fails and prints these attributes. With --exclusive, the command fails if the
+/// queue exists.
 ///
-/// --on-full sets the queue's overflow policy. --ttl, --max-deliveries and --dead-letter set how long the queue keeps messages,
-/// and where the queue moves messages that are too old or were delivered too often. `umsg stat` counts both. The count "set aside" is the number of
-/// messages that wait for room in the dead-letter queue.
+/// --on-full sets the queue's overflow policy. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. The queue moves messages beyond these limits to the queue of --dead-letter. Without --dead-letter, it drops messages that are too old. `umsg stat` counts the moved and dropped messages. If the dead-letter queue is full, the messages wait
+/// for room; `umsg stat` shows them as "set aside".
 ///
-/// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities
-/// wait. With --priorities fair:N, the lower priorities together get one of every N + 1 deliveries.
-/// Programs under `umsg run` may use such a queue, too.
+/// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities wait. With --priorities
+/// fair:N, the lower priorities together get one of every N + 1 deliveries. Programs under `umsg run` can also use a queue with fair:N.
 ///
-/// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process closes the queue. If that
-/// process was killed, the next `umsg ls`, `umsg gc` or attempt to open the queue removes the queue. A new queue that no process has opened yet is
-/// not removed. `umsg send` and `umsg recv` count as users: the queue may be removed when they end. Commands that only inspect the queue do not
-/// count.
+/// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process closes it. If the last process
+/// was killed, the queue is removed by the next `umsg ls`, `umsg gc` or attempt to open it. A new queue stays until a process has opened it. `umsg
+/// send` and `umsg recv` open the queue like any program: the queue may be removed when these commands end. Commands that only inspect the queue do
+/// not count as users.
 ///
-/// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. Only the library enforces a
-/// mode with send-only or receive-only access. Such a mode does not stop a program that writes to the queue's file directly. If
-/// senders must not see each other's messages, give each sender its own queue.
+/// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. A mode with send-only or receive-only access, such
+/// as 0622, is enforced only by umsg's library. Such a mode does not stop a program that accesses the queue's file directly. If senders must not see
+/// each other's messages, give each sender its own queue.
 ///
-/// --retry-delay sets the delay before a message is delivered again if its receiver failed. With
-/// --close-with-last-producer, receivers learn of the end of the stream without `umsg close`; see `umsg help close`.
+/// --retry-delay delays the next delivery of a message that its receiver returned. --close-with-last-producer closes the queue without `umsg close`,
+/// so that receivers learn of the end of a stream of messages.
 ///
-/// A System V queue is created by its key. key:0 (IPC_PRIVATE) makes a new queue without a key, and the command prints its identifier.
+/// A System V queue is created by its key. key:0 (IPC_PRIVATE) creates a new queue without a key, and the command prints the queue's identifier.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg create /orders              with the namespace's default depth and size
   umsg create /orders --max-messages 64K --message-size 1K
-  umsg create /log --mode 0622     others may send, only you receive
+  umsg create /log --mode 0622     all users may send, only you may receive
   umsg create /log --max-messages 1K --on-full drop-oldest
   umsg create /prices --ttl 500ms  older messages are dropped
   umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed
   umsg create /jobs --retry-delay 1s..5m   1 s, 2 s, 4 s ... and 5 min at most
   umsg create /lines --close-with-last-producer
-  umsg create /tasks --priorities fair:4   low priorities get one of five deliveries
+  umsg create /tasks --priorities fair:4   low priorities: 1 of 5 deliveries
   umsg create /answers --remove-on-last-close   removed with its last user
   umsg create key:0x1234 --qbytes 1M --mode 0660   a System V queue
   queue=$(umsg create key:0)       a System V queue that has only an identifier")]
@@ -73,13 +71,12 @@ pub struct Create {
     /// Maximum size of a message, from 1 to 16M bytes [default: that of the namespace, 8K unless set with `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     message_size: Option<u32>,
-    /// System V: maximum bytes of all messages in the queue [default: that of the namespace, 16K unless set with
-    /// `umsg limits`]
+    /// System V: maximum bytes of all messages in the queue [default: that of the namespace, 16K unless set with `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true,
           conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "priorities", "remove_on_last_close", "trace_messages"])]
     qbytes: Option<u32>,
-    /// Permission bits: r permits receiving, w permits sending. The umask does not change this mode; it changes only the default mode of POSIX queues
-    /// [default: 0600]
+    /// Permission bits: r permits receiving, w permits sending. The umask does not change a mode that is given. Without --mode, the umask applies to
+    /// POSIX queues [default: 0600]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
     mode: Option<u32>,
     /// Fail if the queue exists

@@ -19,36 +19,35 @@ use crate::{place, progress, rights, streams};
 
 /// Find the problems of queues and rings, and show their remedies
 ///
-/// The report shows: the owners of the locks, and whether they are alive, stopped or dead; blocked processes, their waiting times, and the messages
-/// that they wait for; leases, reservations, registrations for notifications, and pollers; past repairs, and the deaths that caused them.
+/// The report shows: the owners of the locks, and whether the owners are alive, stopped or dead; blocked processes, their waiting times, and the
+/// messages that they wait for; leases (messages that a receiver has not acknowledged yet), reservations (messages that a sender is still writing),
+/// registrations for notifications, and pollers; past repairs, and the deaths that caused them.
 ///
-/// These are the problems: (1) a process that is stopped in the middle of a call while other processes wait for it; (2) a lock that names an
-/// impossible thread, or a process that does not use the queue; (3) a lease, reservation, waiter or lock of a dead process; (4) corruption: byte
-/// values that no operation can have written. Calls on a corrupted queue fail with EBADMSG. The report lists the place in the file and the expected
-/// value of each such byte.
+/// These are the problems: (1) a process that is stopped in the middle of a call while other processes wait for it; (2) a lock whose recorded owner
+/// is an impossible thread, or a process that does not use the queue; (3) a lease, reservation, waiter or lock of a dead process; (4) corruption:
+/// byte values that no operation can have written. Calls on a corrupted queue fail with EBADMSG. The report lists the place in the file and the
+/// expected value of each corrupted byte.
 ///
 /// A corrupted lock may name a process that never used the queue. A process uses the queue if it has the queue's file mapped. Only root can see the
-/// mappings of other users' processes. If the command cannot see the mappings of a process, --repair takes no lock from that process. If the
-/// report says that a lock may name the wrong process, run the command as root before you end that process: root can see whether the process uses
-/// the queue.
+/// mappings of other users' processes. If the command cannot see the mappings of a process, --repair does not release a lock of that process. If the
+/// report says that a lock may name the wrong process, run the command as root before you end that process: root can see whether the process uses the
+/// queue.
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
-/// problem. If the command can't inspect a queue, such as a queue of another user, it names the queue on standard error, and continues with the rest.
-/// If nothing is wrong with the rest, the exit code is then 1. With --all, the command also names links, FIFOs and directories that it finds among
-/// the files of the queues.
+/// problem. If the command can't inspect a queue, such as a queue of another user, it prints the queue's name on standard error, and continues with
+/// the other queues. If nothing is wrong with the other queues, the exit code is then 1. With --all, the command also lists links, FIFOs and
+/// directories that it finds among the files of the queues.
 ///
 /// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of
-/// the call and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls change
-/// neither `healthy` nor the exit code.
+/// the call and the consequence. The consequence applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls
+/// change neither `healthy` nor the exit code.
 ///
-/// With --json, each queue has `healthy`, which is true if the queue has no problem. The top-level `healthy` is true if the
-/// exit code is 0. If a queue is corrupted, `damaged` names the process that found the corruption first, and the time;
-/// otherwise it is null.
+/// With --json, each queue has `healthy`, which is true if the queue has no problem. The top-level `healthy` is true if the exit code is 0. If a
+/// queue is corrupted, `damaged` has the process that found the corruption first, and the time; otherwise `damaged` is null.
 ///
-/// With --repair, the command cleans up after dead processes at once, and takes locks from processes that can't hold them.
-/// --repair rebuilds a corrupted queue from its intact messages, in their order; leases and waiters stay. The command prints the number of messages
-/// that it kept, and the number of corrupted messages. --repair does not repair a queue while a process is
-/// stopped in the middle of a call on that queue.
+/// With --repair, the command cleans up after dead processes at once, and releases locks whose recorded owners can't hold them. --repair rebuilds a
+/// corrupted queue from its intact messages, in their order; leases and waiters stay. The command prints the number of messages that it kept, and the
+/// number of corrupted messages. --repair does not repair a queue while a process is stopped in the middle of a call on that queue.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("which").required(true).args(["queues", "all"]),

@@ -22,13 +22,13 @@ use crate::{place, progress, streams};
 
 /// Save a queue's messages in a file, and leave them in the queue
 ///
-/// The file holds the queue's attributes and policies, and all messages as they were at one instant, with their priorities or
-/// types, senders and times. `umsg load` makes a queue from it. A delayed message is saved with its remaining delay. If the queue is closed for
-/// sending, the loaded queue is closed, too.
+/// The file holds the queue's attributes and policies, and all messages as they were at one instant, with their priorities or types, senders and
+/// times. `umsg load` creates a queue from the file. A delayed message is saved with its remaining delay. If the queue is closed for sending, the
+/// loaded queue is closed, too.
 ///
-/// The file omits leased messages that are not yet acknowledged, and messages that are set aside for a dead-letter queue. For a System V queue, it
-/// also omits delayed messages. A line on standard error reports the omitted messages. The file appears when it is complete, or not at all.
-/// Only its owner can read it.
+/// The file omits leased messages that are not yet acknowledged, and messages that wait for room in a dead-letter queue. For a System V queue, the
+/// file also omits delayed messages. A line on standard error reports the omitted messages. The file of --output appears only when it is complete.
+/// Only the user of this command can read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,7 +40,7 @@ pub struct Dump {
     /// The queue: a name, or for System V key:0x1234 or id:32769
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
-    /// The file, which is replaced if it exists [default: standard output]
+    /// Write to this file, which is replaced if it exists [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print JSON, for programs; only with --output

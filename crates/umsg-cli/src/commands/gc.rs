@@ -24,14 +24,14 @@ use crate::{place, streams, values};
 /// removes the listed queues. The command ignores queues that a process has open, except with --in-use. Only root can see which
 /// queues the processes of other users have open.
 ///
-/// The command also lists stale files, regardless of the conditions. Stale files are queues with --remove-on-last-close that no
-/// process has open, FIFOs of queues that no process polls, and incomplete files. Killed processes leave such files. Other
-/// commands, such as `umsg ls`, remove stale queues, too.
+/// The command also lists stale files, regardless of the conditions. Killed processes leave these files. Stale files are: queues with
+/// --remove-on-last-close that no process has open; FIFOs through which processes polled a queue, if no process polls it now; files of a creation
+/// that was interrupted. Other commands, such as `umsg ls`, also remove stale queues.
 ///
-/// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation.
-/// CREATOR is the id of the process that created the queue, followed by `dead` if that process has ended. A new process can get the
-/// id of an ended process. If the process with this id started more than an hour after the creation, the command reports the creator as
-/// dead. This margin of one hour allows for changes of the system clock.
+/// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation. CREATOR is
+/// the id of the process that created the queue, followed by `dead` if that process has ended. A new process can get the id of an ended process. So
+/// the command reports the creator as dead if the process with this id started more than an hour after the creation. The hour allows for changes of
+/// the system clock.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),
@@ -40,32 +40,33 @@ umsg gc [OPTIONS] <PATTERN|--older-than <TIME>|--dead-creator|--empty>
        umsg gc [OPTIONS] --leftovers",
     after_help = "\
 Examples:
-  umsg gc --older-than 7d                   list queues that were unused for a week
-  umsg gc --older-than 7d --remove          list and remove them
+  umsg gc --older-than 7d                   list queues unused for a week
+  umsg gc --older-than 7d --remove          list and remove these queues
   umsg gc '/test-*' 'ring:/test-*' --remove leftovers of tests
   umsg gc --dead-creator --empty
   umsg gc --leftovers --remove              only stale files"
 )]
 pub struct Gc {
-    /// Only queues and rings whose names match a pattern with * and ?. `umsg ls --quiet` prints the names: /orders, id:32769, ring:/jobs
+    /// Only queues and rings whose names match a pattern with * and ?. The names are those that `umsg ls --quiet` prints: /orders, id:32769,
+    /// ring:/jobs
     #[arg(value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
-    /// Queues and rings that were unused for this time: 30m, 12h, 7d
+    /// Only queues and rings that were unused for at least this time: 30m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     older_than: Option<Duration>,
-    /// Queues whose creator has ended, and rings whose owner has ended
+    /// Only queues whose creator has ended, and rings whose owner has ended
     #[arg(long)]
     dead_creator: bool,
-    /// Queues and rings without messages
+    /// Only queues and rings without messages
     #[arg(long)]
     empty: bool,
-    /// Only stale files
+    /// List only stale files
     #[arg(long, conflicts_with_all = ["patterns", "older_than", "dead_creator", "empty"])]
     leftovers: bool,
-    /// Queues of one kind only
+    /// Only queues of one kind
     #[arg(long, short, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Also queues and rings that processes have open
+    /// Include queues and rings that processes have open
     #[arg(long)]
     in_use: bool,
     /// Remove the listed queues, rings and files

@@ -18,9 +18,8 @@ const EMPTY_QUEUE: u64 = 36 << 10;
 
 /// Show or set the limits of the namespace
 ///
-/// The limits belong to the namespace and apply to all its users. The namespace's owner and root can set the limits. The limits
-/// apply to queues that are created later; --max-bytes also limits the growth of existing queues. Limits that are not given
-/// keep their values.
+/// The limits belong to the namespace and apply to all its users. The namespace's owner and root can set the limits. A new limit applies to queues
+/// that are created later; --max-bytes also limits the growth of existing queues. Limits that are not given keep their values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +43,7 @@ pub struct Limits {
     /// Message size of a queue that is created without a size, from 1 to --max-message-size bytes [default: 8K]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     default_message_size: Option<u32>,
-    /// Maximum memory of all queues and named rings together, in bytes from 36K up, or `none`; only memory in use counts [default: none]
+    /// Maximum memory of all queues and named rings together, in bytes, at least 36K, or `none`. Only memory that is in use counts [default: none]
     #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_hyphen_values = true)]
     max_bytes: Option<Ceiling>,
     /// System V: maximum message size of new queues, from 0 to 16M bytes [default: 8K]
@@ -59,11 +58,12 @@ pub struct Limits {
     /// System V: largest msg_qbytes (bytes of all messages in a queue) that a queue's owner can set [default: 1G]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     max_qbytes: Option<u32>,
-    /// Refuse modes that only the library can enforce: those with send-only or receive-only access, such as 0622 and 0644. This applies to POSIX
-    /// and System V queues. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]
+    /// Refuse modes that only umsg's library can enforce: modes with send-only or receive-only access, such as 0622 and 0644. The option applies to
+    /// POSIX and System V queues. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]
     #[arg(long, value_name = "true|false")]
     enforced_modes: Option<bool>,
-    /// Limit each user's POSIX queues by the creator's RLIMIT_MSGQUEUE (`ulimit -q`), and count their bytes as the kernel does [default: false]
+    /// Limit the POSIX queues of each user by RLIMIT_MSGQUEUE (`ulimit -q`) of the process that creates a queue, and count bytes as the kernel does
+    /// [default: false]
     #[arg(long, value_name = "true|false")]
     rlimit_msgqueue: Option<bool>,
     #[command(flatten)]

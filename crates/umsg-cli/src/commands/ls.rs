@@ -24,15 +24,17 @@ use crate::place;
 ///
 /// The first line names the namespace's directory. POSIX queues come first, then System V queues, then rings, if there are any.
 ///
-/// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the living
-/// threads that are blocked because the queue is full or empty. ACTIVITY is the time since the last send or receive. The last column shows
-/// the numbers of leased, reserved, set-aside and delayed messages (see umsg-stat(1)), and the word `corrupted` for a corrupted queue or
-/// ring.
+/// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND counts the living threads that wait for room,
+/// and WAIT-RECV those that wait for a message. ACTIVITY is the time since the last send or receive. The last column counts messages that can't be
+/// received now: leased (received, but not yet acknowledged), reserved (still being written), set aside (for a full dead-letter queue) and delayed
+/// messages. It shows the word `corrupted` for a corrupted queue or ring.
 ///
-/// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all messages in the queue.
+/// Other commands take a System V queue by its KEY, as key:0x1234, or by its ID, as id:32769. QBYTES is the maximum number of bytes of all messages
+/// in the queue.
 ///
-/// RING names a ring, as ring:/jobs. PID is the process that receives from the ring. STATE is open, disabled or closed, or dead if that process
-/// has died. ENTRIES is the capacity of the ring. OVERFLOW is the current number of messages beyond that capacity.
+/// Other commands take a ring by its name in the column RING, as ring:/jobs. PID is the ring's owner: the process that receives from the ring. STATE
+/// is open, disabled (the owner does not accept messages yet), closed, or dead if the owner has died. ENTRIES is the capacity of the ring. OVERFLOW
+/// is the current number of messages beyond that capacity.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,13 +44,13 @@ Examples:
   umsg ls --json | jq '.queues[] | select(.blocked_senders > 0) | .name'
   umsg --dir /dev/shm/umsg-1000 ls      the queues of user 1000")]
 pub struct Ls {
-    /// Queues of one kind only
+    /// Only queues of one kind
     #[arg(long, short, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Names only, one per line: /orders, id:32769, ring:/jobs; on a terminal, control characters are escaped
+    /// Print only names, one per line: /orders, id:32769, ring:/jobs; on a terminal, control characters are escaped
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
-    /// Names only, unescaped, each with a NUL byte at its end instead of a line feed: for xargs -0
+    /// Print only names, unescaped, each followed by a NUL byte instead of a line feed, for xargs -0
     #[arg(long, short = '0', conflicts_with = "json")]
     null: bool,
     #[command(flatten)]

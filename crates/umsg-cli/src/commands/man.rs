@@ -12,15 +12,15 @@ use crate::output::{self, page};
 
 /// Write the manual pages
 ///
-/// A page has the text of a command's `--help`: umsg-send(1) has that of `umsg send --help`.
+/// A manual page has the text of a command's `--help`: umsg-send(1) has the text of `umsg send --help`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg man | man -l -                    the page of umsg itself
   umsg man /usr/local/share/man/man1     the page of umsg and one per command")]
 pub struct Man {
-    /// Write a page for each command into this directory, which is created if it is missing [default: write the page of umsg
-    /// itself to standard output]
+    /// Write a page for each command into this directory, which is created if it is missing [default: write the page of umsg itself to standard
+    /// output]
     directory: Option<PathBuf>,
     #[command(flatten)]
     _nowhere: Nowhere,

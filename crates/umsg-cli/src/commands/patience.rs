@@ -47,8 +47,8 @@ end_of_wait! {
 
 #[derive(Args, Clone, Debug)]
 pub struct Patience {
-    /// Wait at most this long for each message: seconds, such as 5 or 0.25, or 500ms or 2m; then exit with code 3 [default: for
-    /// ever]
+    /// Wait at most this long for each message, then exit with code 3. The time is in seconds, such as 5 or 0.25, or has a unit: 500ms, 2m [default:
+    /// for ever]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
     /// Do not wait

@@ -25,23 +25,24 @@ const PREVIEW: usize = 60;
 ///
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
-/// POSITION 0 is the message that is received next. ID is the number of the message in this queue, which `umsg redrive --id` takes. A
-/// message gets its ID when it is first delivered, or when the queue sorts it by priority. Until then, ID is "-". Messages of System V queues
-/// have no ID. SENDER is a process id. SENT is the time since the call that sent the message, even if the call set a later time (`umsg send
-/// --after`). DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease. The command omits
-/// delayed messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
+/// POSITION 0 is the message that is received next. ID identifies the message in this queue, for `umsg redrive --id`. A message gets its ID when it
+/// is first delivered, or when the queue sorts it by priority. Until then, ID is "-". Messages of System V queues have no ID. SENDER is a process id.
+/// SENT is the time since the message was sent; the delay of `umsg send --after` does not change SENT. DELIVERED counts earlier deliveries that
+/// failed: the receiver returned the message, or died before it acknowledged the message. The command omits delayed messages, and leased messages
+/// (received, but not yet acknowledged); a line on standard error counts the omitted messages.
 ///
-/// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due. The message that is due first
-/// comes first. DUE is the time until the message is due.
+/// With --delayed, the command shows only delayed messages: those that were sent or returned for a later delivery. The message with the earliest
+/// delivery comes first. DUE is the time until the delivery.
 ///
-/// With --long, each message has several lines: its numbers, its text, and its events, if the queue was created with --trace-messages. The events are
-/// the send, each delivery on a lease and its end, and each move to a dead-letter queue and back, each with its time (UTC) and process id. A queue
-/// keeps the send and the last 13 other events of a message. Any process that may use the queue can forge them.
+/// With --long, each message has several lines: the values of the columns, the text, and, for a queue that was created with --trace-messages, the
+/// events of the message. The events are: the send; the start and the end of each delivery; each move to a dead-letter queue and back. Each event has
+/// its time (UTC) and process id. A queue keeps the send and the last 13 other events of a message. Any process that may use the queue can forge
+/// events.
 ///
 /// Characters that could control a terminal are escaped, and on a terminal, long messages are truncated.
 ///
-/// For a POSIX queue, the output shows one instant. For a System V queue, the command reads one message after the other, and
-/// the queue can change meanwhile. The command blocks receivers only while it copies.
+/// For a POSIX queue, the output shows one instant. For a System V queue, the command reads one message after the other, and the queue can change
+/// meanwhile. Receivers are blocked only while the command copies messages.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -15,40 +15,38 @@ use crate::values::{self, RetryDelay};
 /// The given options. A new queue without options has no policy.
 #[derive(Args, Clone, Debug)]
 pub struct Policy {
-    /// The behaviour of a send to a full queue [default: block]
+    /// What a send to a full queue does [default: block]
     #[arg(long, value_enum, value_name = "WHAT")]
     on_full: Option<Full>,
-    /// Time to live of messages, such as 500ms, 5s or 2m: older messages are dropped, or moved to --dead-letter [default: for
-    /// ever]
+    /// Time to live of messages, such as 500ms, 5s or 2m. Older messages are dropped, or moved to --dead-letter [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_hyphen_values = true)]
     ttl: Option<Duration>,
-    /// Maximum number of times that a message is leased; each delivery by `umsg recv` counts as a lease, too. A message that is returned after its
-    /// last permitted delivery moves to --dead-letter [default: any number]
+    /// Maximum number of deliveries of a message. Deliveries by `umsg recv` count, and deliveries to programs that acknowledge each message after its
+    /// receipt (leases). A message that is returned after its last permitted delivery moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_hyphen_values = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
-    /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was
-    /// full, each with its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created with the same
-    /// --max-messages, --message-size and mode. It stays until it is removed, even if this queue is removed first. Both queues
-    /// must have the same owner
+    /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was full, each with
+    /// its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created with the same --max-messages, --message-size and
+    /// mode. The dead-letter queue stays until it is removed, even if this queue is removed first. Both queues must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
-    /// Delay before a message is delivered again if its receiver returned it, failed or was killed: a time, such as 5s, or the
-    /// first delay and a limit, such as 1s..5m. With a limit, the delay doubles with each delivery, up to the limit. Other messages
-    /// do not wait [default: no delay]
+    /// Delay before a returned message is delivered again. A message is returned if its receiver returns it, fails or is killed. Give a time, such as
+    /// 5s, or the first delay and a limit, such as 1s..5m. With a limit, the delay doubles with each delivery, up to the limit. Other messages do not
+    /// wait [default: no delay]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
-    /// Order of delivery between priorities: strict, or fair:N. With fair:N, one message of a lower priority follows every N
-    /// deliveries of the highest priority, while messages of lower priorities wait. The lower priorities take turns [default: strict]
+    /// Order of delivery between priorities: strict, or fair:N. With fair:N, after every N deliveries of the highest priority, one message of a lower
+    /// priority is delivered, if one waits. The lower priorities take turns [default: strict]
     #[arg(long, value_name = "ORDER", value_parser = values::priorities)]
     priorities: Option<u32>,
     /// Remove the queue and its messages when the last process closes the queue
     #[arg(long)]
     remove_on_last_close: bool,
-    /// Close the queue for sending when its last producer ends or dies. A producer is a process that runs `umsg send --producer`,
-    /// or a program that declares itself a producer
+    /// Close the queue for sending when its last producer ends or is killed. A producer is a process that runs `umsg send --producer`, or a program
+    /// that registers as a producer through umsg's library
     #[arg(long)]
     close_with_last_producer: bool,
-    /// Note the deliveries and moves of each message, with times and process ids, for `umsg peek --long`. Each delivery on a lease takes some
+    /// Record the deliveries and moves of each message, with times and process ids, for `umsg peek --long`. Each recorded delivery takes some
     /// nanoseconds more
     #[arg(long)]
     trace_messages: bool,
@@ -58,7 +56,7 @@ pub struct Policy {
 enum Full {
     /// Wait for room
     Block,
-    /// Fail
+    /// Fail the send
     Fail,
     /// Drop the oldest message of the lowest priority, or move it to --dead-letter
     DropOldest,

@@ -25,23 +25,21 @@ use crate::values::{self, RetryDelay};
 
 /// Receive messages: print each message and remove it from the queue, or run a command for each message
 ///
-/// A message leaves the queue when it is printed completely. If printing fails, the message returns to the queue as the first
-/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when a process next finds
-/// the queue empty or full: such a process looks for dead receivers. With --json, "deliveries" is the number of deliveries of the message, including
-/// this one.
+/// A message leaves the queue when it is printed completely. If printing fails, for example on a full disk, the message returns to the queue as the
+/// first of its priority or type. If the command is killed, the message returns when another process next finds the queue empty or full: that process
+/// then looks for dead receivers. With --json, "deliveries" is the number of deliveries of the message, including this one.
 ///
-/// Programs that read the output can lose messages: a message that was printed has left the queue, even if the program dies
-/// before it has used the message. With --follow into a pipe, the command keeps each message until the program has read it from the pipe. A
-/// program that dies then loses at most the messages that it had read but not yet used. --exec and --ack lose no message: they keep each message
-/// in the queue until its work is done.
+/// A program that reads the output can lose messages: a printed message has left the queue, even if the program dies before it has used the message.
+/// With --follow into a pipe, the command keeps each message in the queue until the program has read it from the pipe. A program that dies then loses
+/// at most the messages that it had read but not yet used. With --exec or --ack, no message is lost: each message stays in the queue until its work
+/// is done.
 ///
-/// With --exec, umsg runs COMMAND for each message. The message is the standard input of COMMAND. `{}` in the arguments of COMMAND is replaced by
-/// the message, without its final line feed. Exit code 0 removes the message from the queue. After any other exit code, or a signal, the message
-/// returns to the queue. With --follow, it returns at once; otherwise it returns when umsg ends, so that each message is tried once. The message
-/// also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
-/// --dead-letter, so that a message whose command always fails is moved away. With --follow, if several commands fail one after
-/// the other, umsg starts commands more slowly, down to one command in 5 s. With --retry-delay, or if the queue was created with --retry-delay,
-/// only the messages of the failed commands wait, and umsg continues with the other messages.
+/// With --exec, umsg runs COMMAND for each message. The message is the standard input of COMMAND. `{}` in the arguments of COMMAND is replaced by the
+/// message, without its final line feed. If the exit code of COMMAND is 0, the message leaves the queue. After any other exit code, or a signal, the
+/// message returns to the queue. With --follow, the message returns at once; otherwise it returns when umsg ends, so that each message is tried once.
+/// The message also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and --dead-letter, so that a message
+/// whose command always fails moves to another queue. With --follow, if several commands fail one after the other, umsg waits before it starts the next command, at most 5 s. If --retry-delay is given here or when the queue is created, only the messages of the failed commands wait, and umsg
+/// continues with the other messages.
 ///
 /// COMMAND runs in a process group of its own. After a SIGINT or SIGTERM, umsg receives no further message, waits for the running
 /// commands, and ends. A second signal kills the running commands; their messages return.
@@ -49,7 +47,7 @@ use crate::values::{self, RetryDelay};
 /// A message with a NUL byte, and a message that is too long for an argument (128 KiB), can't replace `{}`: the command is not
 /// run, and the message returns. COMMAND can read any message from its standard input.
 ///
-/// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
+/// From a System V queue, the command receives the oldest message, or the oldest message that matches --type, --except or --lowest.
 ///
 /// If the queue is closed for sending and its last message was received, the stream has ended. The command then ends with exit code 6. With
 /// --follow or --all, the exit code is 0. See `umsg close`.
@@ -59,12 +57,12 @@ use crate::values::{self, RetryDelay};
 #[command(mut_arg("nonblocking", |arg| arg.help("Do not wait: exit with code 3 if the queue has no matching message")))]
 #[command(after_help = "\
 Examples:
-  umsg recv /orders                one message; waits for it
+  umsg recv /orders                one message; waits for a message
   umsg recv /orders --timeout 5    exits with 3 after 5 s without a message
   umsg recv /orders --all          all messages in the queue; does not wait
   umsg recv /orders --follow --json | jq .data
   umsg recv /pictures --output raw > picture.png
-  umsg recv key:0x1234 --type 2    the oldest of type 2 of a System V queue
+  umsg recv key:0x1234 --type 2    the oldest message of type 2
   umsg recv /jobs --follow --jobs 4 --exec ./work
   umsg recv /jobs --follow --retry-delay 1s..5m --exec ./work
   umsg recv /urls --all --timeout-per-job 30s --exec curl -fsSO {}
@@ -72,8 +70,8 @@ Examples:
 Exit codes:
   0    received all requested messages; with --exec also after SIGINT or
        SIGTERM, if no message went back to the queue
-  1    failed, or messages went back to the queue; standard error says why
-       and what to do
+  1    failed, or messages went back to the queue; standard error gives the
+       reason and what to do
   2    the command line is wrong
   3    no message within the time allowed, or a stopped process holds the
        queue's lock; standard error gives the reason
@@ -87,7 +85,7 @@ Environment of COMMAND:
   UMSG_QUEUE       the name of the queue
   UMSG_PRIORITY    the priority of the message, from a POSIX queue
   UMSG_TYPE        the type of the message, from a System V queue
-  UMSG_DELIVERIES  the number of deliveries of the message, with this one
+  UMSG_DELIVERIES  the number of deliveries of the message, including this one
   UMSG_SENDER      the process id of the sender
   UMSG_DIR         the directory of the queue")]
 pub struct Recv {
@@ -110,8 +108,8 @@ pub struct Recv {
     follow: bool,
     #[command(flatten)]
     patience: Patience,
-    /// Print nothing on standard error if no message came in time (exit code 3) or the stream has ended (exit code 6). With --exec, also print
-    /// no lines about single messages, and no summary
+    /// Print nothing on standard error if no message came in time (exit code 3) or the stream has ended (exit code 6). With --exec, also print no
+    /// lines about single messages, and no summary
     #[arg(long, short)]
     quiet: bool,
     /// Print at most this many bytes of each message; the rest is lost
@@ -123,16 +121,16 @@ pub struct Recv {
     /// Print a NUL byte after each message, instead of a line feed
     #[arg(long, short = '0', conflicts_with = "json")]
     null: bool,
-    /// Keep each message until a line on standard input answers: `ok` or an empty line removes it from the queue, `retry`
-    /// returns it
+    /// Keep each message in the queue until a line on standard input answers it. The line `ok` or an empty line removes the message from the queue,
+    /// `retry` returns it
     #[arg(long)]
     ack: bool,
-    /// With --follow: write further messages before the reader has read the earlier ones from the pipe. This is faster, but if the reader dies, the
-    /// messages in the pipe are lost
+    /// With --follow: write further messages before the reader has read the earlier ones from the pipe. The command is then faster, but if the reader
+    /// dies, the messages in the pipe are lost
     #[arg(long, requires = "follow", conflicts_with = "ack")]
     ahead: bool,
-    /// Run this command for each message; all further arguments are those of the command. With --json, print the numbers of
-    /// acknowledged and returned messages at the end, and the last 1,000 failures
+    /// Run this command for each message; all further arguments are those of the command. With --json, print at the end the numbers of acknowledged
+    /// and returned messages, and the last 1,000 failures
     #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true,
           conflicts_with_all = ["truncate", "output", "null", "ack", "ahead"])]
     exec: Option<Vec<OsString>>,
@@ -143,8 +141,8 @@ pub struct Recv {
     /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message goes back to the queue
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, requires = "exec")]
     timeout_per_job: Option<Duration>,
-    /// With --exec or --ack: wait this long before a returned message is delivered again. Either a time, such as 5s, or the first
-    /// delay and a limit, such as 1s..5m. With a limit, the delay doubles with each delivery [default: the --retry-delay of the queue]
+    /// With --exec or --ack: wait this long before a returned message is delivered again. Give a time, such as 5s, or the first delay and a limit,
+    /// such as 1s..5m. With a limit, the delay doubles with each delivery [default: the --retry-delay of the queue]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
     #[command(flatten)]
@@ -154,14 +152,14 @@ pub struct Recv {
 /// The selection of System V messages.
 #[derive(Args, Debug)]
 pub struct Types {
-    /// System V: the oldest message of this type
+    /// System V: receive the oldest message of this type
     #[arg(long = "type", short = 't', value_name = "N", value_parser = values::message_type, allow_hyphen_values = true,
           conflicts_with_all = ["except", "lowest"])]
     exactly: Option<i64>,
-    /// System V: the oldest message of any other type
+    /// System V: receive the oldest message of any type but this one
     #[arg(long, value_name = "N", value_parser = values::message_type, allow_hyphen_values = true, conflicts_with = "lowest")]
     except: Option<i64>,
-    /// System V: the oldest message of the lowest type in the queue, if that type is at most N
+    /// System V: receive the oldest message of the lowest type in the queue, if that type is at most N
     #[arg(long, value_name = "N", value_parser = values::message_type, allow_hyphen_values = true)]
     lowest: Option<i64>,
 }

@@ -29,15 +29,15 @@ const PREVIEW: usize = 40;
 /// A dead letter has a history: the queue from which it comes, its first sender, its deliveries, and the reason why it was moved to the
 /// dead-letter queue. The list shows this history and the start of each message. `umsg peek` shows whole messages.
 ///
-/// A message that is sent back takes its place behind the other messages of its priority, and its deliveries are counted from 0 again. The message
-/// keeps its history. If it becomes a dead letter again, its history counts the deliveries before and after it was sent back.
+/// A message that is sent back takes its place behind the other messages of its priority. Its count of deliveries starts again at 0. The message
+/// keeps its history. If the message becomes a dead letter again, its history counts the deliveries before and after it was sent back.
 ///
-/// A process with access to QUEUE can forge the histories in it. Therefore, the command sends a message back only to a queue that has the same
-/// owner as QUEUE, and has QUEUE as its dead-letter queue. With --to, the command sends the messages to any queue that you name.
+/// A process with access to QUEUE can forge the histories of its messages. Therefore, the command sends a message back only to a queue that has the
+/// same owner as QUEUE, and has QUEUE as its dead-letter queue. With --to, the command sends the messages to any queue that you name.
 ///
-/// A message stays in QUEUE if the other queue is missing, full or closed, or has a smaller message size. The command then sends the other
-/// messages, prints the reason, and ends with exit code 1. No message is lost and none is in two queues, even if the command is killed: the
-/// next `umsg redrive` of QUEUE completes the interrupted move, or returns its message to QUEUE.
+/// A message stays in QUEUE if the other queue is missing, full or closed, or has a smaller message size. The command then continues with the other
+/// messages, prints the reason, and ends with exit code 1. Even if the command is killed, no message is lost, and no message is in two queues: the
+/// next `umsg redrive` of QUEUE completes the interrupted move, or returns the message to QUEUE.
 ///
 /// System V queues and rings have no dead letters.
 #[derive(Args, Debug)]
@@ -63,7 +63,7 @@ pub struct Redrive {
     /// Send the first dead letter; the same as --count 1
     #[arg(long, conflicts_with = "id")]
     first: bool,
-    /// Send the dead letter with this number, from the list or from `umsg peek`
+    /// Send the dead letter with this ID, as the list or `umsg peek` shows it
     #[arg(long, value_name = "ID")]
     id: Option<u64>,
     /// List or send only dead letters that were moved for this reason
@@ -72,7 +72,7 @@ pub struct Redrive {
     /// List or send only dead letters that come from this queue
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     from: Option<Name>,
-    /// Send to this queue instead of the queues from which the dead letters come; with --all, --first, --count or --id
+    /// Send the messages to this queue instead of the queues from which they come; with --all, --first, --count or --id
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     to: Option<Name>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ enum Reason {
     Expired,
     /// Delivered as often as the queue allows, and returned each time
     Undelivered,
-    /// Dropped for a new message, because the queue was full
+    /// Dropped to make room for a new message, because the queue was full
     Dropped,
 }
 

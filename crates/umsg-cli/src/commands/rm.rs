@@ -18,17 +18,16 @@ use crate::place;
 
 /// Remove queues, and rings whose owners have ended
 ///
-/// The queue's name or key is free at once. Messages are deleted when the queue ends: for POSIX, when the last program closes it; for System V, at
-/// once.
+/// The name or key of a queue is free at once. The messages are deleted when the queue ends.
 ///
-/// If programs have a POSIX queue open, they can continue to use it without its name. The queue ends when the last of these
-/// programs closes it. A System V queue ends for all processes, and waiting calls fail with EIDRM. Both kinds can be removed
-/// even if their files are corrupted. If a stopped process holds the lock of a System V queue, the command waits a
-/// tenth of a second and then removes the queue without the lock.
+/// Programs that have a POSIX queue open can continue to use it without its name. The POSIX queue ends when the last of these programs closes it. A
+/// System V queue ends at once for all processes: calls that wait in it fail with EIDRM. Queues of both kinds can be removed even if their files are
+/// corrupted. If a stopped process holds the lock of a System V queue, the command waits a tenth of a second and then removes the queue without the
+/// lock.
 ///
-/// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process creates a
-/// ring of the same name, or removes the name. The command refuses a ring whose owner lives. With --force, it removes the name of that ring: the
-/// owner and its senders continue to use the ring, but no other process finds it.
+/// A ring ends with its owner, the process that receives from the ring. The ring of a killed owner stays until a process creates a ring of the same
+/// name, or removes the name. The command refuses to remove a ring whose owner lives. With --force, the command removes only the name of that ring:
+/// the owner and its senders continue to use the ring, but no other process finds it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +38,7 @@ pub struct Rm {
     /// The queues: names, or for System V key:0x1234 or id:32769; rings as ring:/jobs
     #[arg(required = true, value_name = "QUEUE", value_parser = subject())]
     queues: Vec<Subject>,
-    /// Remove rings even if their owners live
+    /// Remove the names of rings even if their owners live
     #[arg(long, short)]
     force: bool,
     #[command(flatten)]

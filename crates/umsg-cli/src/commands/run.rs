@@ -30,7 +30,7 @@ pub enum Raw {
     Auto,
     /// Supervise every program, and all programs that it starts
     On,
-    /// Supervise no program; refuse a statically linked one
+    /// Supervise no program; refuse a statically linked program
     Off,
 }
 
@@ -55,28 +55,30 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 
 /// Run a program on umsg's queues instead of the kernel's
 ///
-/// The command appends the drop-in library to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program.
-/// Signals, open files and the exit code are those of the program. The drop-in also intercepts the calls of the programs that the program
-/// starts.
+/// The command loads a library, the drop-in, into the program. The drop-in intercepts the program's calls on queues, such as mq_send and msgsnd, and
+/// carries them out on umsg's queues. It also intercepts the calls of the programs that the program starts. The command appends the drop-in to
+/// LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program. So signals, open files and the exit code are those
+/// of the program.
 ///
-/// The system starts some programs without the drop-in; they would silently use the kernel's queues. The command refuses these
-/// programs: set-user-ID programs, programs with file capabilities, and programs for another architecture or C library. For a
-/// script, the command checks the interpreter.
+/// The system starts some programs without the drop-in: set-user-ID programs, programs with file capabilities, and programs for another architecture
+/// or C library. Such a program would silently use the kernel's queues, so the command refuses to start it. For a script, the command checks the
+/// interpreter.
 ///
-/// No library can be loaded into a statically linked program. The command starts a supervisor for such a program: a process that gets each system
-/// call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves all programs that the program starts, and
-/// ends after the last of them. The drop-in starts a supervisor for a static program that a dynamic program executes. With --raw-syscalls=off, the
-/// static program ends with exit code 120 instead. With --raw-syscalls=on, the supervisor also serves a dynamic program, and answers system calls
-/// that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program can't gain privileges by set-user-ID programs. If the supervisor
-/// is killed, calls on queues fail with ENOSYS, and so do poll, select, epoll_ctl, execve, and calls that take a path, such as open. Without
-/// --ipc-namespaces=share, unshare and setns fail, too.
+/// No library can be loaded into a statically linked program. The command starts a supervisor for such a program. The supervisor is a process that
+/// gets the program's system calls on queues from the kernel (seccomp_unotify(2)), and carries them out on umsg's queues. It also serves all programs
+/// that the program starts, and ends after the last of them. If a dynamic program executes a static program, the drop-in starts a supervisor for the
+/// static program. With --raw-syscalls=off, the static program ends with exit code 120 instead. With --raw-syscalls=on, a supervisor also serves a
+/// dynamic program, and intercepts system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program gets no privileges
+/// when it executes a set-user-ID program. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll, select, epoll_ctl, execve,
+/// and calls that take a path, such as open. Without --ipc-namespaces=share, unshare and setns also fail.
 ///
-/// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
-/// other queues, in a subdirectory of UMSG_DIR. The last process in the IPC namespace, or the supervisor, removes the subdirectory.
+/// The program sees umsg's queues in /dev/mqueue, even if the machine has no such directory. If a process moves to another IPC namespace, it uses the
+/// queues of that namespace, which are in a subdirectory of UMSG_DIR. The subdirectory is removed by the last process in the IPC namespace, or by the
+/// supervisor.
 ///
 /// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in the program. This thread raises the
-/// signal, unless the sender can raise it itself. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends
-/// when the last of its own threads calls pthread_exit(3). Calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
+/// signal if the sender can't raise it. The thread sleeps and masks all signals. It has two effects. First, the program no longer ends when the last
+/// of its own threads calls pthread_exit(3). Second, calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",
@@ -96,25 +98,26 @@ Exit codes:
 
 Environment:
   UMSG_DIR      the directory that holds the queues, unless --dir is given
-  UMSG_PRELOAD  the path of the drop-in library. By default, umsg looks for
+  UMSG_PRELOAD  the path of the drop-in. By default, umsg looks for
                 libumsg_preload.so in its own directory, ../lib, ../lib/umsg
-                and ../lib/umsg/musl, and takes the first one that was built
+                and ../lib/umsg/musl, and takes the first file that was built
                 for the program's C library
   UMSG_WAIT     how the program waits, unless --wait is given
   UMSG_RAW_SYSCALLS
-                which programs are supervised, unless --raw-syscalls is given
+                auto, on or off, as for --raw-syscalls, unless that option is
+                given
   UMSG_SUPERVISED_FILES
                 on or off, as for --supervised-files, unless that option is
                 given
   UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
   UMSG_DEV_MQUEUE
-                off: /dev/mqueue is the kernel's, unless --dev-mqueue is given
+                on or off, as for --dev-mqueue, unless that option is given
   UMSG_IPC_NAMESPACE
-                the IPC namespace to which UMSG_DIR belongs; share: all of them
-                use the queues in UMSG_DIR. umsg run sets it
-  UMSG_RUN      the command by which the drop-in starts static programs; umsg
-                run sets it
-  LD_PRELOAD    other libraries, which are loaded before the drop-in"
+                the IPC namespace to which UMSG_DIR belongs, or `share` if all
+                IPC namespaces use the queues in UMSG_DIR; `umsg run` sets it
+  UMSG_RUN      the path of umsg, by which the drop-in starts static programs;
+                `umsg run` sets it
+  LD_PRELOAD    other libraries; they are loaded before the drop-in"
 )]
 pub struct Run {
     /// The way in which the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
@@ -123,18 +126,18 @@ pub struct Run {
     /// Whether /dev/mqueue shows umsg's queues (on) or the kernel's (off) [default: $UMSG_DEV_MQUEUE, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     dev_mqueue: Option<Switch>,
-    /// follow: a process that moves to another IPC namespace (unshare, clone, setns) gets that namespace's queues; share: it keeps its queues
-    /// [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
+    /// The queues of a process that moves to another IPC namespace (unshare, clone, setns) [default: share if $UMSG_IPC_NAMESPACE is `share`, else
+    /// follow]
     #[arg(long, value_enum, value_name = "follow|share")]
     ipc_namespaces: Option<IpcNamespaces>,
-    /// The programs that a supervisor serves [default: $UMSG_RAW_SYSCALLS, else auto]
+    /// The programs that run under a supervisor [default: $UMSG_RAW_SYSCALLS, else auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
-    /// Whether a supervised program sees umsg's /dev/mqueue, /proc/sysvipc/msg, and limits in /proc/sys (on), or the kernel's (off). With on,
-    /// each open, stat, access, unlink and rename of the program takes about 10 microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
+    /// Whether a supervised program sees umsg's /dev/mqueue, /proc/sysvipc/msg and limits in /proc/sys (on), or the kernel's (off). With on, each
+    /// open, stat, access, unlink and rename of the program takes about 10 microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     supervised_files: Option<Switch>,
-    /// Run the program even if it can't be intercepted. Its child programs are intercepted where that is possible
+    /// Run the program even if it can't be intercepted. The programs that it starts are intercepted where possible
     #[arg(long)]
     force: bool,
     /// The program's argument 0, by which the program sees its own name
@@ -170,9 +173,9 @@ impl Switch {
 /// The queues that a process in another IPC namespace uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IpcNamespaces {
-    /// Each IPC namespace has its own queues
+    /// The process uses the queues of the new IPC namespace
     Follow,
-    /// All IPC namespaces have the same queues
+    /// The process keeps its queues: all IPC namespaces share them
     Share,
 }
 

@@ -25,10 +25,9 @@ use crate::{place, streams, values};
 /// Without --lines, --null and --from-json, all of standard input is one message, byte for byte: the line feed at the end of
 /// `echo hello` is a part of the message. --strip-newline removes one line feed at the end.
 ///
-/// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with
-/// --on-full fail or drop-oldest, the command does not wait. With --lines, the command sends each line as soon as it has read
-/// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. With --null
-/// and --from-json, too, each message is sent as soon as it is read, and an error gives the number of the message. Empty messages are sent, too.
+/// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with --on-full fail or
+/// drop-oldest, the command does not wait. With --lines, --null and --from-json, the command sends each message as soon as it has read the message.
+/// If a message can't be sent, the error gives its line or number; the preceding messages are already sent. Empty messages are sent, too.
 #[derive(Args, Debug)]
 #[command(mut_arg("nonblocking", |arg| arg.help("Do not wait: exit with code 3 if the queue is full")))]
 #[command(after_help = "\
@@ -43,13 +42,13 @@ Examples:
   umsg send key:0x1234 'a job' --type 2   to a System V queue
   umsg send /jobs 'try again' --after 5m
   umsg send /jobs report --at $(date -Is -d 'tomorrow 8:00')
-  ./lines | umsg send /lines --lines --producer   receivers learn of the end
+  ./lines | umsg send /lines --lines --producer   marks the end of the stream
   umsg send /orders ping --timeout 0.5    exits with 3 if there is no room
                                           within half a second
 
 Exit codes:
   0    sent
-  1    failed; one line on standard error says why and what to do
+  1    failed; one line on standard error gives the reason and what to do
   2    the command line is wrong
   3    no room within the time allowed, or a stopped process holds the
        queue's lock; standard error gives the reason
@@ -64,19 +63,18 @@ pub struct Send {
     /// POSIX: the message's priority, from 0 to 32767; the highest is received first [default: 0]
     #[arg(long, short, value_name = "N", allow_hyphen_values = true, value_parser = values::priority)]
     priority: Option<u32>,
-    /// System V: the message's type, from 1 up, by which receivers select [default: 1]
+    /// System V: the message's type, a positive integer. Receivers can select messages by type [default: 1]
     #[arg(long = "type", short = 't', value_name = "N", allow_hyphen_values = true, value_parser = values::message_type,
           conflicts_with = "priority")]
     mtype: Option<i64>,
-    /// Deliver the message after this time at the earliest: 500ms, 5s, 1h30m. Until then, the message takes room in the queue,
-    /// blocks no other message, and is shown by `umsg peek --delayed`. Its time to live begins when the
-    /// message is due
+    /// Deliver the message when this time has passed: 500ms, 5s, 1h30m. Until then, the message takes room in the queue, but blocks no other message.
+    /// `umsg peek --delayed` shows it. Its time to live begins at the end of the delay
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::delay, conflicts_with = "at")]
     after: Option<Duration>,
-    /// Deliver the message at this time at the earliest: 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or @ and seconds since 1970
+    /// Deliver the message at this time, not earlier: 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or @ and seconds since 1970
     #[arg(long, value_name = "WHEN", value_parser = values::moment)]
     at: Option<SystemTime>,
-    /// Count as a producer until the command ends. A queue that was created with --close-with-last-producer is closed for sending
+    /// Register as a producer of the queue until the command ends. A queue that was created with --close-with-last-producer is closed for sending
     /// when its last producer ends. With other queues, this option has no effect
     #[arg(long)]
     producer: bool,
@@ -85,14 +83,14 @@ pub struct Send {
     /// Send each line of standard input, without its line feed
     #[arg(long)]
     lines: bool,
-    /// Send each part of standard input that ends with a NUL byte, without the NUL
+    /// Send each part of standard input that ends with a NUL byte, without the NUL byte
     #[arg(long, short = '0', conflicts_with_all = ["lines", "strip_newline", "keep_newline"])]
     null: bool,
-    /// Send the messages that `umsg recv --json` and `umsg peek --json` print, one object on each line, with their priorities or types. --priority
-    /// and --type replace the saved values
+    /// Read messages as `umsg recv --json` and `umsg peek --json` print them, one JSON object per line, and send them with their priorities or types.
+    /// --priority and --type replace these priorities or types
     #[arg(long, conflicts_with_all = ["lines", "null", "strip_newline", "keep_newline"])]
     from_json: bool,
-    /// Remove one line feed at the end of standard input; --lines does so for each line
+    /// Remove one line feed at the end of standard input. --lines removes the line feed of each line without this option
     #[arg(long, overrides_with = "keep_newline")]
     strip_newline: bool,
     /// Keep the line feed at the end of standard input (the default); with --lines, keep the line feed of each line

@@ -21,10 +21,9 @@ const SHARED: &str = "/dev/shm/umsg";
 
 /// Create the namespace that all users share (root only)
 ///
-/// The command creates /dev/shm/umsg, or the directory that --dir names. The command ignores UMSG_DIR. The directory belongs to
-/// root and is sticky: all users can create queues, and no user can remove another user's queue. The command can be repeated:
-/// it keeps an existing directory. Running programs keep their namespace; programs that start later use the shared namespace if UMSG_DIR is not
-/// set.
+/// The command creates /dev/shm/umsg, or the directory that --dir names. The command ignores UMSG_DIR. The directory belongs to root and is sticky:
+/// all users can create queues, and no user can remove another user's queue. If the directory exists, the command keeps it. Running programs keep
+/// their namespace; programs that start later use the shared namespace if UMSG_DIR is not set.
 ///
 /// /dev/shm is empty after a boot. --print-tmpfiles prints the lines for tmpfiles.d(5) that create the directory at boot.
 #[derive(Args, Debug)]

@@ -26,25 +26,25 @@ use crate::place;
 /// messages that went directly to a waiting receiver. "waits" has two numbers: waits that succeeded while spinning, and waits
 /// that ended by a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
-/// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received and may come back.
-/// Reserved messages are being written. Messages that are set aside wait for room in the dead-letter queue. Delayed messages are not due yet: they
-/// were sent or returned for a later delivery.
+/// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received, and return if they are not
+/// acknowledged. Reserved messages are being written. Messages that are set aside wait for room in the dead-letter queue. Delayed messages were sent
+/// or returned for a later delivery.
 ///
 /// "from other queues" counts the dead letters that other queues have moved to this queue, by reason.
 ///
-/// "retry delay" is the delay before a message is delivered again if its receiver failed. "sending" shows whether the queue is open or closed
-/// for sending, and "closes" shows the event that closes it.
+/// "retry delay" is the delay before a message is delivered again if its receiver failed. "sending" shows whether the queue is open or closed for
+/// sending. "closes" shows the event that closes the queue.
 ///
 /// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
-/// because their time to live was over. "memory" is the memory that the queue uses now, and its number of slots; a slot holds one message.
-/// Times are UTC.
+/// because their time to live had ended. "memory" is the memory that the queue uses now, and its number of slots; a slot holds one message. Times are
+/// UTC.
 ///
 /// For a System V queue, "types" shows the lowest types in the queue, each with its number of messages. "bytes" shows the queued bytes and their
 /// limit (qbytes). "changed" is the time of the last change of the queue's owner, mode or size.
 ///
-/// For a ring, "receiver" is the process that owns the ring. "waits" counts the waits in which the receiver slept, and the waits that ended while
-/// it was spinning. "time waited" shows how long the receiver was spinning, and how long it slept.
-/// Spinning uses CPU time; a sleep uses only some microseconds of CPU time.
+/// For a ring, "receiver" is the process that owns the ring. "waits" counts the waits in which the receiver slept, and the waits that ended while the
+/// receiver was spinning. "time waited" shows how long the receiver was spinning, and how long it slept. Spinning uses CPU time; a sleep uses only
+/// some microseconds of CPU time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

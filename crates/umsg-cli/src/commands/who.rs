@@ -25,19 +25,19 @@ use crate::users::{File, Users};
 
 /// Show the processes that have a queue or ring open, and their waits
 ///
-/// OPEN is "mapped" if the process has the queue in its memory. If the program runs under `umsg run`, OPEN shows the descriptors
-/// instead. WAITS shows the threads that wait to receive or to send, with the time since the longest of these calls began. WAITS is "-" while a
-/// process is between two calls, for example in a loop of receives with a time-out. HOLDS
-/// shows the leased messages that the process has not acknowledged, and its reservations. HOLDS contains "producer" for a process
-/// that counts as a producer of a queue with --close-with-last-producer: the queue stays open while this process lives.
+/// OPEN is "mapped" if the process has the queue in its memory. If the program runs under `umsg run`, OPEN shows the queue's file descriptors
+/// instead. WAITS shows how many threads wait to receive or to send, and the time since the longest of these calls began. WAITS is "-" while a
+/// process is between two calls, for example in a loop of receives with a time-out. HOLDS counts the leased messages (received, but not yet
+/// acknowledged) and the reserved messages (still being written) of the process. HOLDS contains "producer" for a producer of a queue with
+/// --close-with-last-producer: the queue stays open while a producer lives.
 ///
-/// Only root sees which queues the processes of other users have open. For other callers, OPEN of such a process is "?", and the list contains the
-/// process only if it waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
+/// Only root can see which queues the processes of other users have open. For other callers, OPEN of such a process is "?". The list then contains
+/// the process only if it waits in the queue, polls the queue, holds messages, is a producer, or owns the ring.
 ///
-/// For a process of another PID namespace, PID is its process id in that namespace. Its user and command line are unknown.
+/// For a process of another PID namespace, PID is the process id in that namespace. The user and the command line of such a process are unknown.
 ///
-/// If the kernel or another namespace has a queue of the same name, too, a line on standard error names that place: a program that seems to use
-/// this queue may use the other queue.
+/// The kernel or another namespace may have a queue of the same name. A line on standard error then names the other place: a program that seems to
+/// use this queue may use the other queue.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed; one line on standard error says why and what to do
+  1    failed; one line on standard error gives the reason and what to do
   2    the command line is wrong";
 const ENVIRONMENT: &str = "\
 Environment:

@@ -39,20 +39,20 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// The time from the signal to begin to the first message, so that each process is awake by then.
 const START: Duration = Duration::from_millis(50);
 
-/// Load a queue at a given rate, and print how long messages take
+/// Send messages through a new queue at a given rate, and print how long they take
 ///
-/// The command makes a POSIX queue with the given depth. One process sends messages of the given size at the given rate, and another process
-/// receives them. The command prints the distribution of the latency, and removes the queue at the end.
+/// The command creates a POSIX queue with the given depth. One process sends messages of the given size at the given rate, and another process
+/// receives the messages. --senders and --receivers start more processes. The command prints the distribution of the latency, and removes the queue
+/// at the end.
 ///
-/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" counts from the time at which
-/// the message was due at the given rate. It includes the delay of a late sender. A sender is late if the queue is full or the machine is busy. If
-/// the two times differ much, the rate is too high for this depth, or for this machine.
+/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" is the time from the planned
+/// send, as the rate requires it, to the end of the receive. This time includes the delay of a late sender. A sender is late if the queue is full or the
+/// machine is busy. If the two times differ much, the rate is too high for this depth, or for this machine.
 ///
-/// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time of all senders, and that of all receivers,
-/// includes the time that they spin. Senders also use CPU time to keep the rate.
+/// "blocked" counts sends that found the queue full, and receives that found the queue empty. The CPU times of the senders and of the receivers
+/// include the time that they spin. Senders also use CPU time to keep the rate.
 ///
-/// Measure on the machine and at the load of the real programs. The receivers do nothing with the messages; a real program adds the time of its own
-/// work.
+/// Measure on the machine and at the load of your programs. The receivers do nothing with the messages; a real program adds the time of its own work.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -61,16 +61,16 @@ Examples:
   umsg bench-queue --rate 0                as fast as possible
   umsg bench-queue --receivers 4 --wait blocking --json")]
 pub struct BenchQueue {
-    /// Messages a second, of all senders together; 0 sends as fast as the queue takes them
+    /// Messages per second, of all senders together; 0: as many as the queue accepts
     #[arg(long, short, value_name = "N", default_value = "10000", value_parser = values::size, allow_hyphen_values = true)]
     rate: u64,
-    /// The size of a message, in bytes, from 16 up
+    /// The size of a message in bytes, at least 16
     #[arg(long, short, value_name = "BYTES", default_value = "64", value_parser = size)]
     size: u32,
     /// The length of the measurement
     #[arg(long, short, value_name = "TIME", default_value = "5s", value_parser = time)]
     time: Duration,
-    /// The depth of the queue, in messages
+    /// The depth of the queue: its maximum number of messages
     #[arg(long, short, value_name = "N", default_value = "1024", value_parser = values::small_size)]
     depth: u32,
     /// The number of processes that send

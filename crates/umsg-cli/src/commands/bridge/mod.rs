@@ -20,14 +20,13 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 
 /// Carry messages between local queues and NATS JetStream
 ///
-/// An export leases messages of a local queue, publishes them to a stream, and acknowledges each message when JetStream has acknowledged it. An
-/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If a bridge, a server or a program on the way is
-/// killed, no message is lost, and repeated messages are recognised.
+/// An export leases messages of a local queue and publishes them to a stream. It acknowledges each message when JetStream has acknowledged it. An
+/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local program is killed, no message of a POSIX or System V queue is lost. A POSIX queue gets no message twice: the bridge recognises repeated messages.
 ///
 /// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
 ///
-/// The bridges are declared in a file (--config), or, for a single bridge, by options. SIGHUP reads the file again, SIGTERM ends the bridges
-/// gracefully. Secrets are in files or in the environment, never on the command line.
+/// A file (--config) declares the bridges; options can declare a single bridge. The signal SIGHUP makes the command read the file again. SIGTERM ends
+/// the bridges after their current messages. Secrets are in files or in the environment, never on the command line.
 ///
 /// The command replaces itself with the program umsg-bridge, which is installed separately.
 #[derive(Args, Debug)]
@@ -39,19 +38,22 @@ const VARIABLE: &str = "UMSG_BRIDGE";
        umsg bridge status [--json]",
     after_help = "\
 Options of one bridge:
-  --server URL             a server, nats://HOST:4222 or tls://HOST:4222; may be
-                           repeated [default: nats://127.0.0.1:4222]
-  --subject SUBJECT        the subject of an export, the filter of an import
-  --subject-by priority    add .p.PRIORITY to the subject; type: .t.TYPE
+  --server URL             a NATS server, nats://HOST:4222 or tls://HOST:4222;
+                           may be repeated [default: nats://127.0.0.1:4222]
+  --subject SUBJECT        export: the subject of the messages; import: carry
+                           only messages whose subjects match
+  --subject-by priority    append .p.PRIORITY to the subject of each message;
+                           --subject-by type appends .t.TYPE
   --name NAME              the name in logs and metrics [default: bridge]
-  --credentials-file FILE  the user's JWT and seed
-  --ca-file FILE           the certificates of certificate authorities
+  --credentials-file FILE  the NATS credentials: the user's JWT and seed
+  --ca-file FILE           the certificates of certificate authorities, for TLS
   --mirror                 every machine gets all messages of the stream
-  --window MESSAGES        the most unacknowledged messages [default: 512]
-  --dead-letter QUEUE      the queue for messages that can't be placed
-  --create-stream          make the stream if it is missing
-  --create-queue           make the queue if it is missing
-The other settings are in the file: see the guide, \"Several machines\".
+  --window MESSAGES        the maximum number of unacknowledged messages
+                           [default: 512]
+  --dead-letter QUEUE      the queue for messages that the bridge can't deliver
+  --create-stream          create the stream if it is missing
+  --create-queue           create the queue if it is missing
+The file has more settings: see the chapter \"Several machines\" of the guide.
 
 Examples:
   umsg bridge --export /orders --stream ORDERS --subject orders
@@ -60,21 +62,21 @@ Examples:
   umsg bridge status
 
 Exit codes:
-  0    the bridges have ended in order, or the check found no fault
-  1    the check found faults, a bridge does not run, there is no bridge, or
-       the system refuses a call
+  0    the bridges ended without an error, or `check` found no fault
+  1    `check` found faults, `status` found a bridge that does not run or no
+       bridge, or a system call failed
   2    the command line or the configuration is wrong
   127  umsg-bridge was not found
 
 Environment:
   UMSG_DIR     the directory that holds the queues, unless --dir is given
-  UMSG_BRIDGE  the path of umsg-bridge. By default, umsg looks for it in its own
-               directory, then in PATH"
+  UMSG_BRIDGE  the path of umsg-bridge. By default, umsg looks for umsg-bridge
+               in its own directory, then in PATH"
 )]
 pub struct Bridge {
     #[command(flatten)]
     _own_identity: OwnIdentity,
-    /// run (the default), check or status, and their options
+    /// run (the default), check or status, and the options of this subcommand
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

@@ -38,14 +38,13 @@ const RETRY: Duration = Duration::from_secs(60);
 /// the textfile collector of node_exporter; the file is replaced when the new one is complete. With --listen, the command serves the metrics over
 /// HTTP at /metrics until a signal ends the command.
 ///
-/// The command takes no lock of a queue, changes no queue and receives no message, so it delays no other process. The counters are in the queues, so
-/// they do not begin at 0 again when this command is started again. The command opens each queue once and keeps it mapped as long as the queue
-/// exists.
+/// The command takes no lock of a queue, changes no queue and receives no message, so it delays no other process. The counters are stored in the
+/// queues, so a restart of this command does not reset them. The command opens each queue once and keeps it mapped as long as the queue exists.
 ///
-/// Each queue has the labels "kind" (posix, sysv or ring) and "queue", its name as in `umsg ls`: /orders, key:0x00001234, id:32769 for a System V
-/// queue without a key, ring:/jobs. --match and --max-queues limit the number of queues. "umsg_queues_left_out" counts the queues without metrics,
-/// by reason: "limit" (--max-queues), "permission", "corrupted", "name" (not UTF-8) and "unusable". The command tries to open such a queue again
-/// after a minute. Queues that --match excludes are not counted.
+/// Each queue has the labels "kind" (posix, sysv or ring) and "queue". "queue" is the queue's name: /orders, key:0x00001234, id:32769 for a System V
+/// queue without a key, or ring:/jobs. --match and --max-queues limit the number of queues. "umsg_queues_left_out" counts the queues without metrics,
+/// by reason: "limit" (--max-queues), "permission", "corrupted", "name" (not UTF-8) and "unusable". After a minute, the command tries again to open
+/// the queues without metrics. Queues that --match excludes are not counted.
 ///
 /// If the command has no permission to read a queue, the queue has no metrics. For the queues of all users, run the command as root.
 #[derive(Args, Debug)]
@@ -62,13 +61,13 @@ pub struct Metrics {
     /// Write the metrics to this file, which is replaced if it exists
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     write: Option<PathBuf>,
-    /// Write the file again and again at this interval: seconds, such as 15, or 1m
+    /// With --write: write the file again after each interval of this length, such as 15 (seconds) or 1m
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "write")]
     every: Option<Duration>,
-    /// Metrics only of queues and rings whose label "queue" matches a pattern with * and ?; may be given several times
+    /// Print metrics only of queues and rings whose label "queue" matches a pattern with * and ?; may be given several times
     #[arg(long = "match", value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
-    /// Metrics of at most this many queues and rings, the first ones by kind and name
+    /// Print metrics of at most this many queues and rings, the first ones by kind and name
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = values::size)]
     max_queues: u64,
 }

@@ -37,40 +37,40 @@ use worker::{Scene, Worker};
 
 /// Carry messages between the kernel's queues and umsg's queues
 ///
-/// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that another service starts, such as cron. Such
+/// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that another service starts, such as cron. These
 /// programs use a queue of the kernel, and programs under `umsg run` use a queue of umsg. The relay carries messages from one queue to the other.
-/// Each message keeps its priority or type. While the destination queue is full, the messages wait in the source queue. When the source queue is
-/// full, too, its senders wait or fail.
+/// Each message keeps its priority or type. While the destination queue is full, the messages wait in the source queue. If the source queue is also
+/// full, its senders wait or fail.
 ///
-/// A pair is a queue of the kernel and a queue of umsg, with one direction. --in carries from the kernel's queue to umsg's, --out from umsg's queue
-/// to the kernel's. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries
-/// messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of pairs.
+/// A pair is a queue of the kernel and a queue of umsg, with one direction. --in carries messages from the kernel's queue to umsg's queue, --out from
+/// umsg's queue to the kernel's queue. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both
+/// key:0x1234,type=1 carries messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of
+/// pairs.
 ///
 /// The relay runs until SIGTERM or SIGINT. If umsg's queue is removed or corrupted at that time, a pair may hold one message that it has received
 /// from the kernel's queue and can't send. The relay returns this message to the kernel's queue. If the kernel's queue has no room for the message,
-/// the relay prints that the message is lost. No other message is lost.
+/// the message is lost, and the relay prints an error. No other message is lost.
 ///
 /// If the relay is killed (SIGKILL), at most one message of each pair is affected. A pair from umsg to the kernel, or from a System V queue of the
-/// kernel, may deliver this message twice. A pair from a POSIX queue of the kernel may lose the message: it has left the kernel's queue, and umsg's
-/// queue does not have it yet. A pair from a System V queue of the kernel may lose the message only if the relay can't copy it before it receives it.
-/// That is so for a message without bytes, for a message longer than msgmax, and on a kernel without MSG_COPY.
+/// kernel, may deliver this message twice. A pair from a POSIX queue of the kernel may lose the message if it has left the kernel's queue and is not
+/// yet in umsg's queue. A pair from a System V queue of the kernel copies a message before it receives the message. It may lose only messages that
+/// the kernel can't copy: messages without bytes, messages longer than msgmax, and all messages of a kernel without MSG_COPY.
 ///
-/// The relay should be the only receiver of the queues from which it carries: a System V message that another receiver takes at the same moment is
-/// delivered twice.
+/// The relay should be the only receiver of its source queues: a System V message that another receiver takes at the same moment is delivered twice.
 ///
-/// A message that is too long for the other queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay prints
-/// an error with its length. If the kernel's POSIX queue may hold messages that are too long, the relay requires --dead-letter. After an error, a
-/// pair tries again every second, and the other pairs continue. If a queue is removed and created again, the relay opens the new queue. With
+/// A message that is too long for the destination queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay
+/// prints an error with its length. If the kernel's POSIX queue may hold messages that are too long, the relay requires --dead-letter. After an
+/// error, a pair tries again every second, and the other pairs continue. If a queue is removed and created again, the relay opens the new queue. With
 /// --create, the relay creates a missing queue itself.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "umsg relay [OPTIONS] [--in QUEUE]... [--out QUEUE]... [--both QUEUE,type=N]...",
+    override_usage = "umsg relay [OPTIONS] [--in QUEUE]... [--out QUEUE]...\n                  [--both QUEUE,type=N]...",
     after_help = "\
 Queues:
-  /orders              a POSIX queue; the kernel's and umsg's have this name
+  /orders              a POSIX queue of this name, of the kernel and of umsg
   /orders=/jobs        the kernel's /orders, and umsg's /jobs
-  key:0x1234           a System V queue; id:32769 by its identifier
-  key:0x1234,type=1    only messages of type 1; except=1: of all other types
+  key:0x1234           a System V queue by its key; id:32769 by its identifier
+  key:0x1234,type=1    only messages of type 1; except=1: all other messages
 
 Examples:
   umsg relay --in /requests --out /replies --create
@@ -78,23 +78,24 @@ Examples:
   umsg relay --in /orders=/jobs --dead-letter /too-long --json
 
 Signals:
-  SIGUSR1              print a line for each pair
+  SIGUSR1              print the state and the counts of each pair
   SIGTERM, SIGINT      end, as described above"
 )]
 pub struct Relay {
-    /// Carry from the kernel's queue to umsg's
+    /// Carry messages from the kernel's queue to umsg's queue
     #[arg(long = "in", value_name = "QUEUE", value_parser = declared())]
     into: Vec<Declared>,
-    /// Carry from umsg's queue to the kernel's
+    /// Carry messages from umsg's queue to the kernel's queue
     #[arg(long, value_name = "QUEUE", value_parser = declared())]
     out: Vec<Declared>,
-    /// Carry these types from the kernel's System V queue to umsg's, and all other types from umsg's to the kernel's
+    /// Carry messages of these types from the kernel's System V queue to umsg's queue, and messages of all other types from umsg's queue to the
+    /// kernel's queue
     #[arg(long, value_name = "QUEUE,type=N", value_parser = declared())]
     both: Vec<Declared>,
-    /// Make a missing queue with the attributes and the mode of the other queue of its pair
+    /// Create a missing queue with the attributes and the mode of the other queue of its pair
     #[arg(long)]
     create: bool,
-    /// The queue of umsg for messages that are too long, made if it is missing. Give the option once for POSIX pairs and once for System V pairs
+    /// The queue of umsg for messages that are too long, created if it is missing. Give the option once for POSIX pairs and once for System V pairs
     #[arg(long, value_name = "QUEUE", value_parser = dead_letter())]
     dead_letter: Vec<Address>,
     #[command(flatten)]

@@ -53,19 +53,19 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// Show all queues and rings live, in one screen
 ///
 /// The list shows each queue and ring with its messages and capacity, its rates, the age of its oldest message, the threads that wait, and its
-/// dropped, expired and dead-lettered messages. Enter shows more of a queue: its rates over time, its messages by priority or type, the processes
-/// that wait or hold messages, and the latest repairs. "?" shows all keys.
+/// dropped, expired and dead-lettered messages. The key Enter shows more of the selected queue: its rates over time, its messages by priority or
+/// type, the processes that wait or hold messages, and the latest repairs. The key "?" shows all keys.
 ///
-/// The list and the details take no lock of a queue and change no queue, so that they delay no other process. Reading messages ("m") locks out
-/// receivers while it copies them, as `umsg peek` does. The command changes a queue only for the keys "P" (purge: receive and drop all messages), "X"
-/// (remove the queue) and "R" (send dead letters back), each after a confirmation. With --read-only, these keys do nothing.
+/// The list and the details take no lock of a queue and change no queue, so that they delay no other process. The key "m" shows the messages of a
+/// queue; its receivers wait while the command copies the messages. The command changes a queue only after the keys "P" (purge: receive and drop all
+/// messages), "X" (remove the queue) and "R" (send dead letters back), each after a confirmation. With --read-only, these three keys do nothing.
 ///
-/// SND and RCV count the threads that wait to send and to receive. LEASED counts messages that were received and may come back. B IN/s and B OUT/s
-/// are bytes a second, which System V queues and rings do not count. The left and right arrow keys show the columns that the screen has no room for.
-/// In the tree view, a group shows the FILL of its fullest queue.
+/// SND counts the threads that wait to send, and RCV those that wait to receive. LEASED counts messages that were received but not yet acknowledged.
+/// B IN/s and B OUT/s are bytes per second; System V queues and rings do not count bytes. The left and right arrow keys show the columns for which
+/// the screen has no room. In the tree view, a group shows the FILL of its fullest queue.
 ///
-/// --json prints the same figures as one object per refresh, and --batch prints a table per refresh; both go on until a signal ends them, or for -n
-/// refreshes. Without these options, standard input and output must be a terminal. Rates are missing in the first refresh.
+/// --json prints the same figures as one object per refresh, and --batch prints a table per refresh. The output ends with a signal, or after -n
+/// refreshes. Without these options, standard input and output must be a terminal. The first refresh has no rates.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -89,7 +89,7 @@ pub struct Top {
     /// Show only queues and rings whose names match a pattern with * and ?; may be given several times
     #[arg(long = "match", value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
-    /// Sort by this column, numbers in descending order
+    /// Sort by this column; numbers in descending order
     #[arg(long, value_enum, value_name = "COLUMN", default_value = "name", hide_possible_values = true, long_help = sorts())]
     sort: Column,
     /// Sort in the opposite order

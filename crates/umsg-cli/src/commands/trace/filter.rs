@@ -16,7 +16,7 @@ pub struct Filter {
     /// Show only the calls of these functions, such as mq_send,mq_receive
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = function)]
     calls: Vec<Function>,
-    /// Show only calls on queues whose name matches: `*` is any text, `?` one character; id:N is a System V queue
+    /// Show only calls on queues whose names match this pattern: `*` is any text, `?` one character; id:N is a System V queue
     #[arg(long, value_name = "PATTERN", value_parser = values::pattern)]
     queue: Option<Pattern>,
     /// Show only calls that failed
@@ -25,7 +25,7 @@ pub struct Filter {
     /// Show only calls that failed with one of these errors, such as EAGAIN,EINTR
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = error)]
     errors: Vec<i32>,
-    /// Show only calls that took longer than this, such as 10us or 1ms
+    /// Show only calls that took longer than this time, such as 10us or 1ms
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     slower_than: Option<Duration>,
 }

@@ -45,24 +45,25 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Show the calls of a program on message queues
 ///
-/// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). It shows each call of mq_open,
-/// mq_close (also by close), mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends.
+/// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). The command shows each call of
+/// mq_open, mq_close, mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends. It
+/// shows close(2) of a queue's descriptor as mq_close.
 ///
-/// A line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments and the result. Then come the
-/// duration in seconds, the number of messages in the queue after the call, and "slept" if the thread gave up its processor to wait. At most 32 bytes
-/// of a message are shown.
+/// A line shows the time of the call (UTC), the process id, the arguments and the result. If the caller is not the first thread of the process, its
+/// thread id follows the process id. Then come the duration in seconds, the number of messages in the queue after the call, and "slept" if the thread
+/// slept in the call. At most 32 bytes of a message are shown.
 ///
-/// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the process, the
-/// process waits for it, so that no call is missed. If this command ends or is killed, the process continues without records.
+/// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the traced process,
+/// the traced process waits, so that no call is missed. If this command ends or is killed, the traced process continues without records.
 ///
 /// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it
-/// traces one process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not
-/// show calls that began before the attach.
+/// traces one process and the children that this process forks, but no programs that they execute. It ends with the process, or by Ctrl-C. It does
+/// not show calls that began before the attach.
 ///
 /// A call through syscall(2) appears under the name of libc's function. The command does not show: system calls that are made without libc, as in
 /// static programs; calls through syscall(2) on the kernel's own queues; and calls of other functions, such as poll. If a signal interrupts a call
 /// and the call restarts (SA_RESTART), the duration counts from the restart. Do not trace a program that sends from a signal handler: the first
-/// record allocates memory, which may deadlock.
+/// record of the process allocates memory, which may deadlock in the handler.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",
@@ -78,11 +79,12 @@ Examples:
   umsg trace --json --output calls.jsonl -- ./server
 
 Exit codes:
-  that of the program (128 and its number for a signal), or with --pid
+  With PROGRAM: that of the program, or 128 + N if signal N killed it.
+  Also with PROGRAM: 120, 125, 126 and 127 as for `umsg run`.
+  With --pid:
   0    the process has ended, or the user ended the command
-  1    failed; one line on standard error says why and what to do
-  2    the command line is wrong
-  and with PROGRAM 120, 125, 126 and 127 as for umsg run"
+  1    failed; one line on standard error gives the reason and what to do
+  2    the command line is wrong"
 )]
 pub struct Trace {
     /// Trace this process, which runs under `umsg run`

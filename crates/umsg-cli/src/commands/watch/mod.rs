@@ -42,18 +42,19 @@ const MOST_BYTES: usize = 256 << 10;
 
 /// Show messages as they pass through a queue, and leave them in the queue
 ///
-/// The command shows a copy of each message once: first the messages in the queue, then new ones. 50 times a second, it looks at up to 256 messages
-/// at the head of the queue. If nothing has changed since the last look, it takes no lock. Otherwise receivers wait while it copies.
+/// The command shows a copy of each message once: first the messages in the queue, then new ones. 50 times a second, the command looks at up to 256
+/// messages at the head of the queue. If the queue has not changed since the last look, the command takes no lock. Otherwise, receivers wait while
+/// the command copies the messages.
 ///
-/// The command misses messages that are received between two looks. So it misses each message that goes directly to a waiting receiver. At least once
-/// a second, a line on standard error counts the messages that the command has missed. To see every message, let a program receive each message and
-/// send it to another queue.
+/// The command misses messages that are received between two looks, and messages that go directly to a waiting receiver. At least once a second, a
+/// line on standard error counts the messages that the command has missed. To see every message, let a program receive each message and send it to
+/// another queue.
 ///
-/// --rate limits the messages that are shown in a second; a line on standard error counts the others. Leased and delayed messages are not shown until
-/// they return or are due.
+/// --rate limits the messages that are shown per second; a line on standard error counts the messages that are not shown. Leased messages (received,
+/// but not yet acknowledged) are shown only if they return, and delayed messages only after their delay.
 ///
 /// With --exec, the command runs COMMAND for each message, with the message as its standard input, and shows the output of COMMAND instead of the
-/// message. The command waits for COMMAND before it looks again.
+/// message. The command waits for the end of COMMAND before it looks at the queue again.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -65,7 +66,7 @@ Examples:
 
 Exit codes:
   0    --count messages were shown, or the program that reads the output ended
-  1    failed; one line on standard error says why and what to do
+  1    failed; one line on standard error gives the reason and what to do
   2    the command line is wrong
   4    the queue was removed
   126  the command of --exec can't be executed
@@ -74,13 +75,13 @@ pub struct Watch {
     /// The queue: a name, or for System V key:0x1234 or id:32769
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
-    /// Show at most this many messages a second, from 1 up
+    /// Show at most this many messages per second, at least 1
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
     /// End after this many messages
     #[arg(long, short, value_name = "N", value_parser = values::size)]
     count: Option<u64>,
-    /// The form of a message
+    /// The form in which a message is shown
     #[arg(long = "as", value_enum, value_name = "FORM", default_value_t = Style::Text, conflicts_with = "json")]
     style: Style,
     /// Print nothing on standard error about messages that are not shown
