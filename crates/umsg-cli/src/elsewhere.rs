@@ -55,10 +55,10 @@ const KERNEL: &str = "kernel";
 pub fn described(place: &str) -> String {
     match place {
         KERNEL => {
-            "the kernel has a queue of this name, too: programs that run without `umsg run` use that one".to_owned()
+            "the kernel has a queue of this name, too: programs that run without `umsg run` use the kernel's queue".to_owned()
         }
         directory => format!(
-            "{directory} has a queue of this name, too: programs with another UMSG_DIR or of another user may use that one"
+            "{directory} has a queue of this name, too: programs with another UMSG_DIR or of another user may use that queue"
         ),
     }
 }
@@ -85,15 +85,15 @@ fn explain(
     let hint = match other() {
         Some(other) => {
             let other = other.display();
-            format!("{other} has one; to use it, give --dir {other}")
+            format!("{other} has such a queue; to use that queue, give --dir {other}")
         }
         None if in_kernel() => {
-            "the kernel has one, perhaps of a program that was started without `umsg run`"
+            "the kernel has such a queue, perhaps of a program that was started without `umsg run`"
                 .to_owned()
         }
         None => match other_users() {
             Some(directory) => format!(
-                "`umsg ls` lists the queues; other users have directories of their own, such as {}, and `umsg setup` makes one for all users",
+                "`umsg ls` lists the queues; other users have directories of their own, such as {}, and `umsg setup` creates a directory for all users",
                 directory.display()
             ),
             None => "`umsg ls` lists the queues".to_owned(),

@@ -261,7 +261,7 @@ fn with_open_hint(text: &impl Display, error: &OpenError) -> String {
 /// Gives the text of an error of a queue's file a hint that names a command.
 fn with_segment_hint(text: &impl Display, error: &SegmentError) -> String {
     let hint = match error {
-        SegmentError::NotAQueue("a directory") => "remove it from the namespace's directory",
+        SegmentError::NotAQueue("a directory") => "remove the directory from the namespace",
         SegmentError::NotAQueue(_) => REMOVE,
         SegmentError::OtherVersion { .. } => {
             return format!("{} with `umsg rm`", without_full_stop(&text.to_string()));
@@ -297,7 +297,9 @@ impl Explain for UnlinkError {
             }
             UnlinkError::Namespace(error) => error.explain(),
             UnlinkError::NotFound => with_command(self, LIST),
-            UnlinkError::PermissionDenied => with_command(self, "run the command as one of them"),
+            UnlinkError::PermissionDenied => {
+                with_command(self, "run the command as the owner or root")
+            }
             UnlinkError::System(_) => {
                 format!("{self}; remove the file by hand from the directory mq of the namespace")
             }
@@ -488,11 +490,11 @@ const SEND_OR_WAIT: &str = "send a message first, or wait longer";
 const EXISTS: &str =
     "leave --exclusive out to use the queue, or remove the queue first with `umsg rm`";
 const AS_OWNER: &str = "ask the owner, or run the command as the owner or root";
-const CORRUPTED: &str = "`umsg doctor --repair` rebuilds it";
+const CORRUPTED: &str = "`umsg doctor --repair` rebuilds the queue";
 const CORRUPTED_FILE: &str =
-    "`umsg doctor --repair` rebuilds it, and `umsg rm` removes it with its messages";
-const LOST_FILE: &str = "no repair is possible, and `umsg rm` removes it with its messages";
-const REMOVE: &str = "`umsg rm` removes it";
+    "`umsg doctor --repair` rebuilds the queue, and `umsg rm` removes the queue with its messages";
+const LOST_FILE: &str = "no repair is possible, and `umsg rm` removes the queue with its messages";
+const REMOVE: &str = "`umsg rm` removes the file";
 const LIST: &str = "`umsg ls` lists the queues";
 const ENFORCED_MODES: &str = "use a mode such as 0600, 0660 or 0666, or allow other modes with `umsg limits --enforced-modes false`";
 const MAX_QUEUES: &str =

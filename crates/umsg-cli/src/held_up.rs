@@ -15,7 +15,7 @@ pub fn named(namespace: &Namespace, name: &Name) -> Option<String> {
     match posix::diagnose(namespace, name) {
         Ok(diagnosis) => of(&diagnosis, name),
         Err(OpenError::PermissionDenied) => Some(format!(
-            "a stopped process may hold the queue's lock; run `umsg doctor {name}` as the queue's owner to see which"
+            "a stopped process may hold the queue's lock; run `umsg doctor {name}` as the queue's owner to see the process"
         )),
         Err(_) => None,
     }

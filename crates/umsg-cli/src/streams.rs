@@ -93,9 +93,9 @@ impl std::error::Error for Unusable {}
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unusable::Closed => "it is closed; redirect it with <, > or |",
-            Unusable::ReadOnly => "it is open for reading only; redirect it with > or |",
-            Unusable::WriteOnly => "it is open for writing only; redirect it with < or |",
+            Unusable::Closed => "the stream is closed; redirect it with <, > or |",
+            Unusable::ReadOnly => "the stream is open for reading only; redirect it with > or |",
+            Unusable::WriteOnly => "the stream is open for writing only; redirect it with < or |",
         })
     }
 }

@@ -80,7 +80,7 @@ pub fn message_type(text: &str) -> Result<i64, String> {
     text.parse()
         .ok()
         .filter(|&mtype| mtype >= 1)
-        .ok_or_else(|| "give a type, a number from 1 up".to_owned())
+        .ok_or_else(|| "give a type: a positive integer".to_owned())
 }
 
 /// Parses permission bits in octal, with an optional prefix `0` or `0o`.
@@ -200,7 +200,7 @@ pub fn moment(text: &str) -> Result<SystemTime, String> {
         None => text.parse::<Timestamp>().ok().map(SystemTime::from),
     };
     parsed.ok_or_else(|| {
-        "give a time with its zone, such as 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+01:00, or seconds since 1970, such as @1769860800; `date -Is -d 'tomorrow 8:00'` prints one".to_owned()
+        "give a time with its zone, such as 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+01:00, or seconds since 1970, such as @1769860800; `date -Is -d 'tomorrow 8:00'` prints such a time".to_owned()
     })
 }
 

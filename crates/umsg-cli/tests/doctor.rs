@@ -383,7 +383,11 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
     }
     cut(&site, "mq/q", 0);
     for command in ["send", "doctor"] {
-        let says = ["/q: ", "shorter than a header", "`umsg rm` removes it"];
+        let says = [
+            "/q: ",
+            "shorter than a header",
+            "`umsg rm` removes the file",
+        ];
         site.umsg(&[command, "/q"]).fails(1, &says);
     }
     site.umsg(&["rm", "/q"]).text();

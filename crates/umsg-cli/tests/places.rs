@@ -67,7 +67,9 @@ fn a_queue_in_another_namespace_is_pointed_at() {
         let mut command = there.command(&["stat", queue, "--dir", here.path().to_str().unwrap()]);
         finish(&mut command, b"").fails(
             1,
-            &[&format!("; {dir} has one; to use it, give --dir {dir}")],
+            &[&format!(
+                "; {dir} has such a queue; to use that queue, give --dir {dir}"
+            )],
         );
     };
     elsewhere("/there");
@@ -82,7 +84,7 @@ fn a_queue_of_the_kernel_is_pointed_at() {
         return eprintln!("the kernel has no POSIX queues here");
     };
     site.umsg(&["recv", &name])
-        .fails(1, &["the kernel has one", "without `umsg run`"]);
+        .fails(1, &["the kernel has such a queue", "without `umsg run`"]);
     drop(queue);
     site.umsg(&["recv", &name])
         .fails(1, &["`umsg ls` lists the queues"]);
@@ -202,7 +204,7 @@ fn a_system_v_queue_of_the_kernel_is_pointed_at() {
     let outcome = site.umsg(&["recv", &format!("{key:#x}")]);
     // SAFETY: IPC_RMID takes no buffer.
     unsafe { libc::syscall(libc::SYS_msgctl, id, libc::IPC_RMID, 0) };
-    outcome.fails(1, &["no queue has this key", "the kernel has one"]);
+    outcome.fails(1, &["no queue has this key", "the kernel has such a queue"]);
 }
 
 /// Returns a private namespace of another user, with a queue.

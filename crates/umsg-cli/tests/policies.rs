@@ -89,7 +89,7 @@ fn a_queue_that_goes_with_its_last_user_waits_for_the_first_and_says_so() {
     assert_eq!(shown("/stays")["remove_on_last_close"], false);
     assert_eq!(shown("/answers")["remove_on_last_close"], true);
     let text = |name: &str| site.umsg(&["stat", name]).text().to_owned();
-    assert!(text("/answers").contains("removed           when no process has it open any more\n"));
+    assert!(text("/answers").contains("removed           when no process has the queue open\n"));
     assert!(text("/stays").contains("removed           by hand: `umsg rm`\n"));
     let listed = &site.umsg(&["ls", "--json"]).json()["queues"];
     assert_eq!(listed[0]["remove_on_last_close"], true);

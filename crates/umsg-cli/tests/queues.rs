@@ -308,7 +308,7 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
         site.umsg(&[&["create", "/directory"], goes].concat())
             .fails(
                 1,
-                &["/directory: the file is not a queue of the expected kind (a directory); remove it"],
+                &["/directory: the file is not a queue of the expected kind (a directory); remove the directory"],
             );
     }
     site.umsg(&["ls"]).text();

@@ -189,17 +189,21 @@ fn a_program_that_does_not_exist_is_127_and_one_that_cant_be_executed_126() {
         .fails(127, &["umsg: no-such-program: ", "not found; "]);
     stage
         .run(&["--", ""])
-        .fails(127, &["umsg: \"\": it was not found; "]);
-    stage
-        .run(&["--", "/no/such/program"])
-        .fails(127, &["umsg: /no/such/program: it was not found; "]);
+        .fails(127, &["umsg: \"\": the program was not found; "]);
+    stage.run(&["--", "/no/such/program"]).fails(
+        127,
+        &["umsg: /no/such/program: the program was not found; "],
+    );
     stage.run(&["--", "/etc/passwd"]).fails(
         126,
-        &["umsg: /etc/passwd: it is not executable; ", "chmod +x"],
+        &[
+            "umsg: /etc/passwd: the program is not executable; ",
+            "chmod +x",
+        ],
     );
     stage
         .run(&["--", "/dev/shm"])
-        .fails(126, &["umsg: /dev/shm: it is not a file"]);
+        .fails(126, &["umsg: /dev/shm: the program is not a file"]);
     let mut command = stage.command(&["--", "passwd"]);
     finish(command.env("PATH", "/nowhere:/etc"), b"")
         .fails(126, &["umsg: passwd: /etc/passwd is not executable"]);

@@ -69,7 +69,7 @@ fn a_system_v_queue_is_listed_and_described_whatever_its_header_says() {
         }
         let told = match is_repairable {
             true => "`umsg doctor --repair` rebuilds",
-            false => "`umsg rm` removes it",
+            false => "`umsg rm` removes the",
         };
         for command in ["send", "recv", "stat", "create"] {
             site.umsg_with_input(&[command, KEY], b"x")
@@ -209,7 +209,7 @@ fn what_can_only_be_removed_is_not_said_to_be_repairable() {
         assert!(advice.unwrap().starts_with("`umsg rm`"), "{shown}");
         for command in ["stat", "send", "recv", "peek"] {
             let refused = site.umsg(&[command, queue]);
-            refused.fails(1, &["`umsg rm` removes it"]);
+            refused.fails(1, &["`umsg rm` removes the"]);
             assert!(!refused.errors.contains("doctor"), "{refused:?}");
         }
         let listed = site.umsg(&["ls"]);

@@ -35,9 +35,11 @@ fn a_closed_output_is_an_error_and_takes_no_message() {
     let site = site_with(&["a", "b"]);
     for command in ["recv /q", "recv /q --all", "recv /q --follow"] {
         shell(&site, &format!("umsg {command} >&-"))
-            .fails(1, &["umsg: standard output: it is closed; "]);
-        shell(&site, &format!("umsg {command} 1< /dev/null"))
-            .fails(1, &["standard output: it is open for reading only; "]);
+            .fails(1, &["umsg: standard output: the stream is closed; "]);
+        shell(&site, &format!("umsg {command} 1< /dev/null")).fails(
+            1,
+            &["standard output: the stream is open for reading only; "],
+        );
     }
     for command in [
         "ls",
@@ -47,7 +49,8 @@ fn a_closed_output_is_an_error_and_takes_no_message() {
         "man",
         "create new --json",
     ] {
-        shell(&site, &format!("umsg {command} >&-")).fails(1, &["standard output: it is closed"]);
+        shell(&site, &format!("umsg {command} >&-"))
+            .fails(1, &["standard output: the stream is closed"]);
     }
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/q\n");
     assert_eq!(messages(&site), "a\nb\n");
@@ -57,7 +60,7 @@ fn a_closed_output_is_an_error_and_takes_no_message() {
 fn what_is_reported_once_only_is_not_done_where_the_report_can_not_be_written() {
     let site = site_with(&[]);
     let full = "standard output: No space left";
-    let closed = "standard output: it is closed";
+    let closed = "standard output: the stream is closed";
     for (redirection, says) in [(">&-", closed), ("> /dev/full", full)] {
         // The command must fail: no process could find a queue whose identifier was not printed.
         for json in ["", "--json"] {
@@ -197,7 +200,8 @@ fn a_follower_whose_reader_goes_while_it_waits_ends_without_a_message() {
 #[test]
 fn send_without_a_readable_input_is_an_error_and_no_empty_message() {
     let site = site_with(&[]);
-    shell(&site, "umsg send /q <&-").fails(1, &["/q: no message is given", "it is closed; "]);
+    shell(&site, "umsg send /q <&-")
+        .fails(1, &["/q: no message is given", "the stream is closed; "]);
     shell(&site, "umsg send /q --lines <&-").fails(1, &["/q: no message is given"]);
     shell(&site, "umsg send /q 0> /dev/null").fails(1, &["open for writing only; "]);
     assert_eq!(site.umsg(&["stat", "/q", "--json"]).json()["messages"], 0);
@@ -258,7 +262,8 @@ fn help_that_can_not_be_written_is_no_success() {
     for command in ["help", "--version", "help ls", "ls --help"] {
         shell(&site, &format!("umsg {command} > /dev/full"))
             .fails(1, &["standard output: No space left"]);
-        shell(&site, &format!("umsg {command} >&-")).fails(1, &["standard output: it is closed"]);
+        shell(&site, &format!("umsg {command} >&-"))
+            .fails(1, &["standard output: the stream is closed"]);
         assert!(!shell(&site, &format!("umsg {command}")).text().is_empty());
         shell(&site, &format!("umsg {command} | true")).text();
     }

@@ -397,9 +397,13 @@ fn without_a_supervisor_a_static_program_is_refused() {
     let (site, workshop) = (Site::new(), Workshop::new());
     let program = stream(&workshop, "static", &["-static"]);
     let refused = run(&site, &["--raw-syscalls=off"], &program, &["send", "1"]);
-    refused.fails(120, &["it is statically linked", "--raw-syscalls=auto"]);
+    refused.fails(
+        120,
+        &["the program is statically linked", "--raw-syscalls=auto"],
+    );
     let mut command = command(&site, &[], &program, &["send", "1"]);
-    finish(command.env("UMSG_RAW_SYSCALLS", "off"), b"").fails(120, &["it is statically linked"]);
+    finish(command.env("UMSG_RAW_SYSCALLS", "off"), b"")
+        .fails(120, &["the program is statically linked"]);
     finish(command.env("UMSG_RAW_SYSCALLS", "maybe"), b"")
         .fails(125, &["UMSG_RAW_SYSCALLS is maybe", "auto, on or off"]);
 }

@@ -92,7 +92,7 @@ impl Stage {
                 .try_for_each(|line| sender.send(line))
         });
         let attached = Attached { process, lines };
-        assert!(attached.line().contains("is traced; end this with Ctrl-C"));
+        assert!(attached.line().contains("is traced; Ctrl-C ends the trace"));
         attached
     }
 

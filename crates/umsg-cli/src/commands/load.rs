@@ -174,7 +174,7 @@ impl Load {
             }
             None => match snapshot.info().key {
                 sysv::PRIVATE => {
-                    let why = "the saved queue has no key; give one after the file, or key:0 for a queue without a key";
+                    let why = "the saved queue has no key; give a key after the file, or key:0 for a queue without a key";
                     Err(self.failure(Code::Usage, why))
                 }
                 key => Ok(Label::Key(key, Notation::Hex(8))),

@@ -266,8 +266,8 @@ fn sentence(event: &MessageEvent) -> String {
         EventKind::Sent => format!("sent by process {pid}"),
         EventKind::Delivered => format!("leased by process {pid}"),
         EventKind::Returned => format!("returned by process {pid}"),
-        EventKind::TimedOut => format!("time limit over, process {pid} held it"),
-        EventKind::HolderDied => format!("process {pid} died with it"),
+        EventKind::TimedOut => format!("the lease of process {pid} timed out"),
+        EventKind::HolderDied => format!("process {pid} died during the lease"),
         EventKind::DeadExpired => {
             return format!("too old, moved to the dead-letter queue by process {pid}");
         }
@@ -287,7 +287,7 @@ fn sentence(event: &MessageEvent) -> String {
 
 /// Counts the messages of the queue that are not shown, on standard error.
 fn tell_hidden(queue: impl Display, leased: u64, delayed: u64) {
-    let leased = (leased, "leased, and their receivers are at work");
+    let leased = (leased, "leased, and not yet acknowledged");
     let delayed = (delayed, "delayed, and not yet due");
     let kinds = [leased, delayed]
         .into_iter()

@@ -273,7 +273,7 @@ fn explain(why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
             opened.directory().display()
         ),
         RedriveFailure::Send(SendError::Full) => {
-            format!("{FULL}; receive from it first, and run the command again")
+            format!("{FULL}; receive from that queue first, and run the command again")
         }
         RedriveFailure::Send(SendError::Closed) => closed(to),
         RedriveFailure::Open(error) => with_hint(&error.explain(), "--to names another queue"),

@@ -309,7 +309,7 @@ impl Run {
             _ => "",
         };
         let who = match file.as_os_str() == self.program[0] {
-            true => "it".to_owned(),
+            true => "the program".to_owned(),
             false => file.display().to_string(),
         };
         Failure::new(kind.code(), format_args!("{name}: {prevented}{who} {kind}"))

@@ -196,7 +196,7 @@ fn print(
         line("from other queues", text)?;
     }
     let end = match status.remove_on_last_close {
-        true => "when no process has it open any more",
+        true => "when no process has the queue open",
         false => "by hand: `umsg rm`",
     };
     line("removed", end.to_owned())?;

@@ -316,7 +316,7 @@ fn print(processes: &[Entry], out: &mut impl Write) -> std::io::Result<()> {
     for entry in processes {
         let command = match (&entry.command, entry.elsewhere) {
             (Some(command), _) => command,
-            (None, _) if entry.dead => "dead: the next call on the queue removes its traces",
+            (None, _) if entry.dead => "dead: the next call on the queue removes this entry",
             (None, true) => "in another PID namespace",
             (None, false) => "?",
         };

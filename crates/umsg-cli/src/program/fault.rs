@@ -68,18 +68,21 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::NotFound => write!(f, "was not found; check the name, or give its path"),
-            Kind::NotExecutable => write!(f, "is not executable; allow it with chmod +x"),
+            Kind::NotFound => write!(
+                f,
+                "was not found; check the name, or give the path of the file"
+            ),
+            Kind::NotExecutable => write!(f, "is not executable; make it executable with chmod +x"),
             Kind::NotAFile => write!(f, "is not a file; give the path of a program"),
             Kind::NoInterpreter(path) => write!(
                 f,
-                "needs the interpreter {}, which does not exist; install it, or correct the script's first line",
+                "needs the interpreter {}, which does not exist; install the interpreter, or correct the script's first line",
                 path.display()
             ),
             Kind::NotExecuted(error) => write!(f, "can't be executed: {error}"),
             Kind::Static => write!(
                 f,
-                "is statically linked, so no library can be preloaded; use --raw-syscalls=auto, or link it dynamically"
+                "is statically linked, so no library can be preloaded; use --raw-syscalls=auto, or link the program dynamically"
             ),
             Kind::Privileged(privilege) => write!(
                 f,

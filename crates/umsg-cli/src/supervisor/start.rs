@@ -38,7 +38,7 @@ impl fmt::Display for Fault {
                 "another `umsg run` supervises this process, with another directory; give the same --dir, or start the program outside that `umsg run`",
             ),
             Fault::OtherSupervisor => f.write_str(
-                "this process is supervised by another program (seccomp); start umsg run outside of it",
+                "this process is supervised by another program (seccomp); start `umsg run` outside of that program",
             ),
             Fault::Step(step, error) => write!(
                 f,

@@ -17,8 +17,8 @@ fn a_static_program_without_a_supervisor_is_refused_unless_forced() {
     outcome.fails(
         120,
         &[
-            "can't be intercepted: it is statically linked",
-            ", or link it dynamically",
+            "can't be intercepted: the program is statically linked",
+            ", or link the program dynamically",
         ],
     );
     assert!(outcome.output.is_empty());
@@ -42,14 +42,14 @@ fn a_program_that_gains_a_user_or_a_group_is_refused() {
     stage.run_file(&program).fails(
         120,
         &[
-            "can't be intercepted: it is set-user-ID, so",
+            "can't be intercepted: the program is set-user-ID, so",
             "LD_PRELOAD; ",
         ],
     );
     set_mode(&program, 0o2755);
     stage
         .run_file(&program)
-        .fails(120, &["it is set-group-ID, so"]);
+        .fails(120, &["the program is set-group-ID, so"]);
     // Without the group's x bit, the set-group-ID bit has another meaning. A set-user-ID program of the caller gains no privilege.
     set_mode(&program, 0o2745);
     stage.run_file(&program).text();
@@ -77,7 +77,7 @@ fn a_program_with_file_capabilities_is_refused_to_users_that_gain_by_them() {
         .site
         .umsg_as_nobody_with(&run, &[("UMSG_PRELOAD", library)])
         .unwrap();
-    outcome.fails(120, &["it has file capabilities, so"]);
+    outcome.fails(120, &["the program has file capabilities, so"]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_program_for_another_machine_is_refused() {
     set_mode(&program, 0o755);
     stage.run_file(&program).fails(
         120,
-        &["it is for machine 22 (64-bit), and this umsg is for "],
+        &["the program is for machine 22 (64-bit), and this umsg is for "],
     );
 }
 
@@ -104,7 +104,7 @@ fn a_program_of_another_c_library_is_refused() {
         .compile("musl", "int main(void) { return 0; }", &[linker]);
     stage
         .run_file(&program)
-        .fails(120, &["it needs /lib/ld-musl-x86_64.so.1, "]);
+        .fails(120, &["the program needs /lib/ld-musl-x86_64.so.1, "]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_script_stands_or_falls_with_its_interpreter() {
     let script = stage.workshop.script("lost", "#!/no/such/interpreter\n");
     stage.run_file(&script).fails(
         126,
-        &["it needs the interpreter /no/such/interpreter, which does not exist; "],
+        &["the program needs the interpreter /no/such/interpreter, which does not exist; "],
     );
     let source = "int main(void) { return 0; }";
     let Some(interpreter) = stage.workshop.try_compile("static", source, &["-static"]) else {

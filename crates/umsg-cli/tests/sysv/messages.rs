@@ -34,7 +34,7 @@ fn a_message_of_no_type_that_is_wanted_is_waited_for_in_vain() {
     receive(&["--timeout", "20ms"]).fails(3, &["timed out waiting for a message"]);
     let none = site.umsg(&["recv", KEY, "--type", "0"]);
     assert!(
-        none.code == Some(2) && none.errors.contains("a number from 1 up"),
+        none.code == Some(2) && none.errors.contains("a positive integer"),
         "{none:?}"
     );
     assert_eq!(site.umsg(&["recv", KEY]).text(), "other\n");

@@ -79,7 +79,7 @@ impl<'a> Job<'a> {
             let shown = text::on_one_line(name.as_bytes());
             Failure::new(
                 fault.kind.code(),
-                format_args!("{shown}: it {}", fault.kind),
+                format_args!("{shown}: the command {}", fault.kind),
             )
         })?;
         Ok(Job {

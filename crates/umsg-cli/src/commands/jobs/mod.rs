@@ -325,7 +325,7 @@ impl<'a> Crew<'a> {
             }
             Err(error) => {
                 let why = "the command is done".to_owned();
-                let what = format!("the message may come again: {error}");
+                let what = format!("the message may be delivered again: {error}");
                 self.note(which, Trouble { why, status: None }, &what);
                 false
             }

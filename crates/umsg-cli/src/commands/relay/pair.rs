@@ -54,7 +54,7 @@ fn parse(argument: &OsStr) -> Result<Declared, String> {
         (Address::SystemV(_), Address::SystemV(_)) => {}
         _ => {
             return Err(
-                "one queue is a POSIX queue, the other one a System V queue; name two of one kind"
+                "one queue is a POSIX queue, the other one a System V queue; name two queues of one kind"
                     .to_owned(),
             );
         }

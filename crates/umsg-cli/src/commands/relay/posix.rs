@@ -40,7 +40,7 @@ fn bytes(name: &Name) -> &[u8] {
 fn of_kernel(name: &Name, error: Errno) -> String {
     let why = match error {
         Errno::NOENT => {
-            "the kernel has no queue of this name; make the queue, or give --create".to_owned()
+            "the kernel has no queue of this name; create the queue, or give --create".to_owned()
         }
         Errno::ACCESS => "permission denied by the mode of the kernel's queue; run the relay as the queue's owner or as root".to_owned(),
         Errno::MFILE => "the kernel's memory for queues is used up (RLIMIT_MSGQUEUE, `ulimit -q`); remove a queue, or raise the limit".to_owned(),
@@ -50,7 +50,7 @@ fn of_kernel(name: &Name, error: Errno) -> String {
                 value.unwrap_or_default().trim().to_owned()
             };
             format!(
-                "the kernel makes no queue with these attributes (at most {} bytes a message); raise /proc/sys/fs/mqueue/msgsize_max, or make the queue as root",
+                "the kernel creates no queue with these attributes (at most {} bytes per message); raise /proc/sys/fs/mqueue/msgsize_max, or create the queue as root",
                 limit("msgsize_max")
             )
         }
@@ -415,7 +415,12 @@ impl Ends {
                 Some((name, dead)) => {
                     let dead = dead.attributes();
                     if dead.messages >= dead.max_messages || len > dead.message_size {
-                        return Err(not_buried(len, most, name, &"it has no room"));
+                        return Err(not_buried(
+                            len,
+                            most,
+                            name,
+                            &"that queue has no room for the message",
+                        ));
                     }
                 }
             }
@@ -453,7 +458,7 @@ fn too_long(len: usize, most: usize) -> Halt {
 
 fn not_buried(len: usize, most: usize, name: &str, why: &dyn Display) -> Halt {
     Halt::Trouble(format!(
-        "a message of {len} bytes is too long: the kernel's queue takes {most}, and the dead-letter queue {name} does not take it: {why}"
+        "a message of {len} bytes is too long: the kernel's queue takes {most}, and the dead-letter queue {name} does not accept the message: {why}"
     ))
 }
 

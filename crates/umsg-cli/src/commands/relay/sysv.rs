@@ -28,7 +28,7 @@ pub struct Ends {
 fn of_kernel(label: Label, error: Errno) -> String {
     let why = match error {
         Errno::NOENT => {
-            "the kernel has no queue of this key; make the queue, or give --create".to_owned()
+            "the kernel has no queue of this key; create the queue, or give --create".to_owned()
         }
         Errno::INVAL | Errno::IDRM => {
             "the kernel has no queue with this identifier; `ipcs -q` lists the queues".to_owned()
@@ -62,7 +62,7 @@ impl Ends {
     pub fn open(crew: Crew<'_>) -> Result<Ends, String> {
         let pair = &crew.worker.pair;
         let (Address::SystemV(kernel), Address::SystemV(label)) = (&pair.kernel, &pair.umsg) else {
-            return Err("a System V queue has two System V ends".to_owned());
+            return Err("both queues of a System V pair must be System V queues".to_owned());
         };
         let creates = crew.scene.creates;
         let mut options = OpenOptions::new();
@@ -79,7 +79,7 @@ impl Ends {
             Err(OpenError::NotFound) if creates => None,
             Err(error) => {
                 let advice = match error {
-                    OpenError::NotFound => "; make the queue, or give --create",
+                    OpenError::NotFound => "; create the queue, or give --create",
                     _ => "",
                 };
                 return Err(format!("{label}: {error}{advice}"));
@@ -246,7 +246,12 @@ impl Ends {
                         .entry()
                         .map_or(0, |dead| dead.qbytes - dead.bytes.min(dead.qbytes));
                     if len as u64 > room {
-                        return Err(not_buried(len, &place, *label, &"it has no room"));
+                        return Err(not_buried(
+                            len,
+                            &place,
+                            *label,
+                            &"that queue has no room for the message",
+                        ));
                     }
                 }
             }
@@ -322,7 +327,7 @@ fn too_long(len: usize, place: &str) -> Halt {
 
 fn not_buried(len: usize, place: &str, label: Label, why: &dyn Display) -> Halt {
     Halt::Trouble(format!(
-        "a message of {len} bytes is too long: {place}, and the dead-letter queue {label} does not take it: {why}"
+        "a message of {len} bytes is too long: {place}, and the dead-letter queue {label} does not accept the message: {why}"
     ))
 }
 

@@ -182,7 +182,7 @@ impl Worker {
         };
         if let Err(error) = returned {
             eprintln!(
-                "umsg: {}: a message of {} bytes is lost: the queue did not take it, and it could not be returned: {error}",
+                "umsg: {}: a message of {} bytes is lost: umsg's queue did not accept the message, and the message could not be returned to the kernel's queue: {error}",
                 self.pair,
                 message.len()
             );
@@ -237,8 +237,9 @@ impl Crew<'_> {
     /// Has the main thread interrupt this thread when the name of the file at a path is removed.
     pub fn watch(&self, path: &Path) -> Result<(), String> {
         let flags = WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
-        let watch = inotify::add_watch(&self.scene.changes, path, flags)
-            .map_err(|error| format!("its removal can't be watched: inotify: {error}"))?;
+        let watch = inotify::add_watch(&self.scene.changes, path, flags).map_err(|error| {
+            format!("the removal of the queue can't be watched: inotify: {error}")
+        })?;
         let watches = &self.worker.watches;
         let mut watches = watches.lock().unwrap_or_else(PoisonError::into_inner);
         if !watches.contains(&watch) {

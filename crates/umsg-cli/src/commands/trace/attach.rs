@@ -41,7 +41,7 @@ impl Attached {
         };
         if let Some(running) = attached.other_command()? {
             let line = format_args!(
-                "process {pid} is already traced by process {running}; end that one first"
+                "process {pid} is already traced by process {running}; end that process first"
             );
             return Err(Failure::new(Code::Failed, line));
         }
@@ -212,7 +212,7 @@ fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
 fn unreachable_memory(pid: Pid, error: &io::Error) -> Failure {
     let advice = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "the kernel does not permit this user to trace it: set kernel.yama.ptrace_scope to 0 (see ptrace(2)), or start the program with `umsg trace`"
+            "the kernel does not permit this user to trace the process: set kernel.yama.ptrace_scope to 0 (see ptrace(2)), or start the program with `umsg trace`"
         }
         Some(libc::ESRCH | libc::ENOENT) => "the process has ended",
         Some(libc::EFAULT) => "the process has executed another program",

@@ -288,6 +288,6 @@ impl Tracing<'_> {
 /// Says that the command is attached, so that its user knows how to end it.
 fn tell_attached(pid: u32) {
     say(format_args!(
-        "process {pid} is traced; end this with Ctrl-C"
+        "process {pid} is traced; Ctrl-C ends the trace"
     ));
 }

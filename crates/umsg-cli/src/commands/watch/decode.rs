@@ -48,7 +48,7 @@ impl<'a> Decoder<'a> {
             Some((name, arguments)) => {
                 let path = program::find(name).map_err(|fault| {
                     let shown = text::on_one_line(name.as_bytes());
-                    let line = format_args!("{shown}: it {}", fault.kind);
+                    let line = format_args!("{shown}: the command {}", fault.kind);
                     Failure::new(fault.kind.code(), line)
                 })?;
                 Some(Filter {
@@ -118,7 +118,7 @@ impl Filter<'_> {
     fn run(&self, data: &[u8]) -> Result<Vec<u8>> {
         let shown = || text::on_one_line(self.name.as_bytes());
         let not_run = |error: io::Error| {
-            let line = format_args!("{}: can't be run: {error}", shown());
+            let line = format_args!("{}: the command can't be run: {error}", shown());
             Failure::new(Code::NotExecutable, line)
         };
         let mut command = Command::new(&self.path);

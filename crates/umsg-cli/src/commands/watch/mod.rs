@@ -166,7 +166,7 @@ impl Tally {
             (now.0 - self.told.0, "not shown because of --rate"),
             (
                 now.1 - self.told.1,
-                "passed unseen, received between two looks",
+                "missed, because they were received between two looks",
             ),
         ];
         let counts = counts.iter().filter(|(count, _)| *count != 0);

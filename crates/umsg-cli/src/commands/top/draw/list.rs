@@ -93,7 +93,7 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     if app.lines.is_empty() {
         let text = match (app.view.rows.is_empty(), app.order.filter.is_empty()) {
-            (_, false) => "No name has this text in it.",
+            (_, false) => "No name contains this text.",
             (true, true) => "There are no queues and rings.",
             (false, true) => "",
         };
