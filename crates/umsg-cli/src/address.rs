@@ -1,4 +1,4 @@
-//! The ways in which a command line names a queue or ring.
+//! Parses and prints the arguments by which a command line names a queue or a ring.
 //!
 //! | written | meant |
 //! |---|---|
@@ -19,28 +19,28 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use crate::failure::{Code, Failure};
 use crate::names::Name;
 
-/// A queue of either kind, or a ring.
+/// A POSIX queue, a System V queue, or a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     Queue(Address),
     Ring(Name),
 }
 
-/// A queue of either kind.
+/// A POSIX queue or a System V queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     Posix(Name),
     SystemV(Label),
 }
 
-/// A System V queue.
+/// The key or the identifier of a System V queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
     Key(i32, Notation),
     Id(i32),
 }
 
-/// The form in which a key was given, and is printed.
+/// The form in which a key was given. Messages print the key in the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// Hexadecimal, with this number of digits.
@@ -49,7 +49,7 @@ pub enum Notation {
     Unsigned,
 }
 
-/// Returns clap's parser of a queue of either kind.
+/// Returns clap's parser of a POSIX or System V queue.
 pub fn address() -> impl TypedValueParser<Value = Address> {
     OsStringValueParser::new().try_map(Address::parse)
 }
@@ -59,7 +59,7 @@ pub fn subject() -> impl TypedValueParser<Value = Subject> {
     OsStringValueParser::new().try_map(Subject::parse)
 }
 
-/// Returns clap's parser of a POSIX queue, for options without the other kinds.
+/// Returns clap's parser of the name of a POSIX queue, for options that accept no System V queue.
 pub fn name() -> impl TypedValueParser<Value = Name> {
     address().try_map(|address| match address {
         Address::Posix(name) => Ok(name),
@@ -89,14 +89,14 @@ impl Subject {
 /// The prefix of a ring's name.
 pub const RING: &str = "ring:";
 
-/// Returns the name of a ring. None if the argument names no ring.
+/// Returns the name of a ring. Returns None if the argument has no prefix `ring:`.
 fn ring(argument: &OsStr) -> Option<Name> {
     let name = argument.as_bytes().strip_prefix(RING.as_bytes())?;
     Some(Name::from(OsStr::from_bytes(name)))
 }
 
 impl Address {
-    /// Reads a queue of either kind.
+    /// Parses a POSIX or System V queue.
     pub fn parse(argument: OsString) -> Result<Address, String> {
         if let Some(name) = ring(&argument) {
             return Err(format!(
@@ -131,14 +131,14 @@ impl Address {
 }
 
 impl Name {
-    /// Returns the failure for a name that a ring has, and no queue.
+    /// Returns the failure for a name that belongs to a ring, where a queue is required.
     pub fn is_a_ring(&self) -> Failure {
         let line =
             format!("{self}: this is the name of a ring, not of a queue; write {RING}{self}");
         Failure::new(Code::Failed, line)
     }
 
-    /// Returns the failure for an option that applies only to the other kind of queues.
+    /// Returns the failure for an option that applies only to System V queues.
     pub fn has_no(&self, what: &str, hint: &str) -> Failure {
         let line = format!("{self}: a POSIX queue has no {what}; {hint}");
         Failure::new(Code::Usage, line)
@@ -146,7 +146,7 @@ impl Name {
 }
 
 impl Label {
-    /// Returns the failure for an option that applies only to the other kind of queues, as [`Name::has_no`] does.
+    /// Returns the failure for an option that applies only to POSIX queues, as [`Name::has_no`] does for System V options.
     pub fn has_no(self, what: &str, hint: &str) -> Failure {
         let line = format!("{self}: a System V queue has no {what}; {hint}");
         Failure::new(Code::Usage, line)
@@ -312,7 +312,7 @@ mod tests {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
         assert_eq!(parse("0x1234").unwrap().to_string(), "key:0x1234");
-        // Programs get one form.
+        // JSON has one form of a key, whatever the form on the command line.
         assert_eq!(parse("key:4660").unwrap().lossy(), "key:0x00001234");
     }
 }

@@ -13,7 +13,7 @@ use crate::rights;
 pub struct Attached {
     pub queue: Queue,
     pub label: Label,
-    /// Interrupts waits. The removal of the queue ends them by itself.
+    /// The thread that interrupts waits. It is not needed for the removal of the queue: the removal itself ends the waits.
     pub lookout: Lookout,
     namespace: Namespace,
 }
@@ -63,7 +63,7 @@ impl Attached {
         Failure::new(error.code(), format_args!("{}: {why}", self.label))
     }
 
-    /// Explains why messages were not shown, and what to do. The caller has ruled out that there are no messages.
+    /// Explains why messages were not shown, and what to do. The caller has excluded the error "no message".
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         self.not_received(error).coded(Code::Failed)
     }

@@ -82,7 +82,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns whether the command changes neither queues nor their directory.
+    /// Returns whether the command leaves the queues and their directory unchanged.
     pub fn only_reads(&self) -> bool {
         match self {
             Command::Ls(_)
@@ -98,7 +98,7 @@ impl Command {
     }
 }
 
-/// Replaces clap's tip about an option that `umsg send` has and `umsg recv` does not need.
+/// Replaces clap's tip if `umsg recv` is called with --priority, which only `umsg send` has.
 pub fn advised(mut error: clap::Error) -> clap::Error {
     let text = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let (argument, usage) = (text(ContextKind::InvalidArg), text(ContextKind::Usage));
@@ -111,7 +111,7 @@ pub fn advised(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Accepts and hides the options of the other commands, which mean nothing to this one.
+/// Accepts and hides the options of all commands, for a command on which these options have no effect.
 #[derive(clap::Args, Debug)]
 pub struct Nowhere {
     #[arg(id = "dir", long = "dir", hide = true)]

@@ -1,4 +1,4 @@
-//! Answers on standard input for `umsg recv --ack`.
+//! Reads the answers on standard input for `umsg recv --ack`.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use crate::output::direct::Direct;
 use crate::output::text;
 use crate::streams;
 
-/// The longest line that is read as an answer.
+/// The longest line that can be an answer, in bytes.
 const LONGEST: usize = 64;
 
 /// The answer of a line to the last printed message.
@@ -33,8 +33,7 @@ impl Answers {
         Ok(Answers(()))
     }
 
-    /// Waits for the next answer. If there is no answer, fails with the reason: the program that reads the output, or the one that answers, has
-    /// ended.
+    /// Waits for the next answer. Fails with the reason if no answer can come: the reader of the output has ended, or standard input has ended.
     pub fn next(&mut self, out: Direct) -> Result<Answer, String> {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -42,7 +41,7 @@ impl Answers {
             if !out.wait_for_input() {
                 return Err("the reader of standard output ended before it answered".to_owned());
             }
-            // The read is unbuffered, because the wait before it does not see bytes in a buffer.
+            // The read is unbuffered: the wait before this read polls the descriptor, and would miss bytes in a buffer.
             match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
                 Ok(0) => return Err("standard input ended before an answer".to_owned()),
                 Ok(_) if byte[0] == b'\n' => return parse(&line),

@@ -63,7 +63,7 @@ impl Close {
     }
 }
 
-/// Fails if the queue was not changed, unless it already had the wanted state.
+/// Fails if the state of the queue could not be changed. Succeeds if the queue already had the wanted state.
 fn told(subject: impl Display, changed: Result<bool, (Code, String)>) -> Result {
     let failure = |(code, why)| Failure::new(code, format_args!("{subject}: {why}"));
     changed.map(drop).map_err(failure)

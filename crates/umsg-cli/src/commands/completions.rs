@@ -26,7 +26,7 @@ pub struct Completions {
 
 impl Completions {
     pub fn perform(&self) -> Result {
-        // The generator panics if its writer fails. Writing to memory can't fail.
+        // The generator panics if its writer fails, so it writes to memory, which can't fail.
         let mut script = Vec::new();
         let mut command = Cli::command().mut_subcommand("bridge", options::complete);
         clap_complete::generate(self.shell, &mut command, "umsg", &mut script);

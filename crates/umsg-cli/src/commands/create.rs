@@ -141,7 +141,7 @@ impl Create {
             true => self.tell(&namespace, &created),
             false => Ok(()),
         };
-        // No process could find a queue without a key whose identifier was not printed.
+        // A new queue without a key is removed if its identifier can't be printed: no process could find such a queue.
         told.map_err(|failure| match is_new {
             true => taken_back(failure, label, || created.queue.remove().is_ok()),
             false => failure,
@@ -175,7 +175,7 @@ impl Create {
             Err(error) => return Err(refused(name, &error)),
         }
         match create(false) {
-            // The queue exists, and its mode denies sending or receiving. One of the two is enough to compare the attributes.
+            // The queue exists, and its mode denies sending or receiving. Either permission is enough to compare the attributes.
             Err(OpenError::PermissionDenied) => {
                 Ok((Opened::open(namespace, name, Purpose::Look)?.queue, false))
             }
@@ -185,7 +185,7 @@ impl Create {
     }
 
     fn create(&self, options: &mut OpenOptions, name: &Name) -> Result<Queue, OpenError> {
-        // A queue that is removed on last close waits for its first user. This command is not a user.
+        // A new queue with --remove-on-last-close stays until its first user has opened it. This command does not count as a user.
         options.read(true).write(true).create(true).counted(false);
         // The command itself compares an existing queue with the options, so that the error names all differences.
         options.existing(Existing::Any);
@@ -238,8 +238,8 @@ fn tell_named(name: &Name, status: &Status) -> Result {
     Ok(out.flush()?)
 }
 
-/// Removes a new queue that could not be printed, so that the command can be repeated after the failure. The queue stays if the
-/// reader of the output ended early.
+/// Removes a new queue whose attributes could not be printed, so that the command can be repeated after the failure. The queue stays if the reader of
+/// the output ended early.
 fn taken_back(failure: Failure, subject: impl Display, remove: impl FnOnce() -> bool) -> Failure {
     match failure {
         Failure::Because { code, line } => {
@@ -253,7 +253,7 @@ fn taken_back(failure: Failure, subject: impl Display, remove: impl FnOnce() -> 
     }
 }
 
-/// Removes a queue, unless its name leads to another queue by now.
+/// Removes a queue, unless the name now leads to another queue.
 fn unlink(namespace: &Namespace, name: &Name, queue: &Queue) -> bool {
     let mut options = OpenOptions::new();
     let found = options
@@ -275,7 +275,7 @@ fn refused(name: &Name, error: &OpenError) -> Failure {
     }
 }
 
-/// Names the option, and the way to raise the limit if the queue's format permits more.
+/// Explains that the value of an option is out of range, and how to raise the limit if the queue's format permits more.
 fn out_of_range(what: &str, value: u64, max: u64) -> String {
     let option = what.replace('_', "-");
     let (limit, most) = match what {

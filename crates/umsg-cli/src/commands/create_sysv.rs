@@ -9,7 +9,7 @@ use crate::attached::Attached;
 use crate::failure::{Code, Failure, Result};
 use crate::values::RetryDelay;
 
-/// The options. None accepts any value of an existing queue, and is the default of a new one.
+/// The given options. For an option that is None, a new queue gets the default, and an existing queue may have any value.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub qbytes: Option<u32>,
@@ -55,7 +55,7 @@ impl Wanted {
         if self.qbytes.is_none() {
             return Ok(queue);
         }
-        // `check` has passed, so this fails only if another process has changed the limits or removed the queue since then.
+        // `check` has accepted the values. So the call fails only if another process has changed the limits or removed the queue since then.
         match queue.set(&change) {
             Ok(()) => Ok(queue),
             Err(ControlError::Open(error)) => Err(error),
@@ -66,7 +66,8 @@ impl Wanted {
         }
     }
 
-    /// Checks the options against the namespace's limits. In the kernel, root may exceed the limit; here, no queue's file has room for more.
+    /// Checks the options against the namespace's limits. In the kernel, root may exceed the limit. In umsg, no user may: the queue's file has no
+    /// room for more.
     fn check(&self, namespace: &Namespace) -> Result {
         let limits = namespace.limits()?;
         let most = limits.max_qbytes.max(limits.msgmnb);
@@ -115,7 +116,7 @@ impl Wanted {
     }
 }
 
-/// Returns the attributes of a queue that are known without permission to read.
+/// Returns those attributes of a queue that need no permission to read.
 pub fn entry(namespace: &Namespace, of: &Attached) -> Result<Entry> {
     let id = of.queue.id();
     let all = sysv::list(namespace).map_err(|error| Failure::of(of.label, error))?;

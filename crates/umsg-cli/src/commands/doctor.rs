@@ -85,7 +85,7 @@ pub struct Inspected {
     pub found: Result<Diagnosis, String>,
     /// The repairs.
     pub repair: Option<Repair>,
-    /// The other places that have a queue of this name, as [`elsewhere::also_in`] names them.
+    /// The other namespaces that have a queue of this name, in the form of [`elsewhere::also_in`].
     pub also_in: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl Inspected {
 impl Doctor {
     pub fn perform(&self, cli: &Cli) -> Result {
         if self.repair {
-            // Lost messages are reported only here.
+            // The output is checked before the repair, because the number of lost messages is printed only in this report.
             streams::check_output()?;
         }
         let namespace = place::existing(cli)?;
@@ -210,7 +210,7 @@ fn verdict(inspected: &[Inspected]) -> Result {
     }
 }
 
-/// Returns the files in the place of queues that are not queues.
+/// Returns the entries of the queues' directories that are not queues, such as links and FIFOs.
 fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
     let all = namespace.intruders()?.into_iter();
     Ok(all
@@ -229,7 +229,7 @@ fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
         .collect())
 }
 
-/// The setting that decides whether users may create hard links to files that they can't write to. Source: proc_sys_fs(5).
+/// The file of the setting that decides whether users may create hard links to files that they can't write to. Source: proc_sys_fs(5).
 const HARD_LINKS: &str = "/proc/sys/fs/protected_hardlinks";
 
 /// Warns if every user can make a queue unusable with a second hard link to its file.

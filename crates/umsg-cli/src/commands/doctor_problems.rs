@@ -2,10 +2,10 @@
 
 use umsg::diagnosis::Problem;
 
-/// A line's title and text.
+/// A line's title and its text.
 type Line = (&'static str, String);
 
-/// Returns the lines of the problems. The advice stands below the problems that share it.
+/// Returns the lines of the problems. Advice that several problems share is printed once, below these problems.
 pub fn told(problems: &[Problem]) -> Vec<Line> {
     let mut lines = Vec::new();
     let firsts: Vec<&Problem> = problems
@@ -25,7 +25,7 @@ pub fn told(problems: &[Problem]) -> Vec<Line> {
     lines
 }
 
-/// Returns whether both problems are bytes that fail the same check.
+/// Returns whether both problems are corrupted bytes that fail the same check.
 fn is_like(one: &Problem, other: &Problem) -> bool {
     match (&one.finding, &other.finding) {
         (Some(one), Some(other)) => one.check == other.check,
@@ -33,7 +33,7 @@ fn is_like(one: &Problem, other: &Problem) -> bool {
     }
 }
 
-/// Counts the other places with the same problem.
+/// Counts the further places with the same problem as `first`.
 fn others(first: &Problem, problems: &[Problem]) -> Option<Line> {
     let places = problems.iter().filter(|other| is_like(first, other));
     let offsets = places.filter_map(|other| other.finding.as_ref().map(|found| found.offset));

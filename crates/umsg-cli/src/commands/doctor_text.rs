@@ -19,7 +19,7 @@ use crate::output::{text, time};
 const MOST: usize = 20;
 
 pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
-    // The reasons why the other items can't be inspected are on standard error.
+    // The reasons why the other items can't be inspected were printed on standard error.
     let seen = inspected.iter().filter_map(|item| {
         let diagnosis = item.found.as_ref().ok()?;
         Some((item, diagnosis))
@@ -41,7 +41,7 @@ pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes two lines for each system call that is refused to this process.
+/// Writes two lines for each system call that the kernel or a sandbox refuses to this process.
 pub fn print_refused(out: &mut impl Write, refused: &[RefusedCall]) -> io::Result<()> {
     for RefusedCall {
         call,

@@ -107,7 +107,7 @@ impl Dump {
         }
     }
 
-    /// Reports messages that the file does not hold: removing the queue would lose them.
+    /// Warns about messages that are not saved in the file: if the user removed the queue, these messages would be lost.
     fn warn(&self, kinds: &str, held: u64) {
         if held != 0 {
             say(format_args!(
@@ -118,10 +118,10 @@ impl Dump {
     }
 }
 
-/// Opens the output: a FIFO or device is written directly; a regular file is replaced when the new file is complete.
+/// Opens the output. A FIFO or device is written directly. A regular file is replaced when the new file is complete.
 fn write_file(snapshot: &Saved, path: &Path) -> Result<u64, SnapshotError> {
     let failed = SnapshotError::Write;
-    // Replaces the target of a symbolic link, not the link.
+    // If the path is a symbolic link, replaces the target of the link.
     let target = path.canonicalize().unwrap_or(path.to_owned());
     if target.exists() && !target.is_file() {
         let mut file = File::options().write(true).open(&target).map_err(failed)?;

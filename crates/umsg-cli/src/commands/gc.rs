@@ -76,11 +76,11 @@ pub struct Gc {
     format: Format,
 }
 
-/// The result for a queue or ring.
+/// What happened, or would happen, to a queue or ring.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Fate {
-    /// The item would be removed.
+    /// The item would be removed with --remove.
     Stale,
     /// A process has the item open.
     Kept,
@@ -96,7 +96,7 @@ struct Row<'a> {
 
 impl Gc {
     pub fn perform(&self, cli: &Cli) -> Result {
-        // The removed files are reported only here.
+        // The output is checked before files are removed, because the removed files are listed only in this report.
         streams::check_output()?;
         let namespace = place::existing(cli)?;
         let left = match self.remove {
@@ -133,7 +133,7 @@ impl Gc {
         }
     }
 
-    /// Returns whether all conditions hold. A condition on an unknown value does not hold.
+    /// Returns whether the item meets all conditions. A condition on an unknown value is not met.
     fn is_meant(&self, found: &Found, now: SystemTime) -> bool {
         let mut names = self.patterns.iter();
         let is_named = self.patterns.is_empty() || names.any(|name| name.matches(&found.name));
@@ -152,7 +152,7 @@ impl Gc {
     fn judge<'a>(&self, namespace: &Namespace, found: &'a Found, users: &Users) -> Row<'a> {
         let mut used_by = found.users(users);
         if self.remove && used_by.is_empty() {
-            // Another program may have opened or replaced the item after `users` was read.
+            // Another program may have opened or replaced the item since `users` was read.
             used_by = found.users(&Users::read());
         }
         let is_kept = !self.in_use && !used_by.is_empty() || found.is_another_by_now();

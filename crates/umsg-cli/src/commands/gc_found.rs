@@ -17,14 +17,14 @@ use crate::failure::{Code, Explain, Failure, Result};
 use crate::output::json::last_activity;
 use crate::users::{File, Users};
 
-/// A queue or ring. Properties that its mode hides from the caller are None.
+/// A queue or ring. A property is None if the mode of the queue hides it from the caller.
 pub struct Found {
     /// The name as in `umsg ls --quiet`; bytes that are not UTF-8 are replaced.
     pub name: String,
     /// The name as in `umsg ls`.
     pub shown: String,
     pub path: PathBuf,
-    /// The file at the time of the inspection.
+    /// The identity of the file at the time of the inspection.
     pub file: Option<File>,
     pub messages: Option<u64>,
     pub last_used: Option<SystemTime>,
@@ -44,7 +44,7 @@ impl Found {
         matches!(&self.removal, Removal::Posix(name) if names.contains(name))
     }
 
-    /// Returns whether the name leads to another file since the inspection.
+    /// Returns whether another file has taken the name since the inspection.
     pub fn is_another_by_now(&self) -> bool {
         File::at(&self.path) != self.file
     }
@@ -94,7 +94,7 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
     let bare = listed.name.to_string_lossy().into_owned();
     let path = namespace.path().join("mq").join(file_name(&listed.name));
     let path = match path.is_dir() {
-        // The queue is removed with its last user.
+        // A queue with --remove-on-last-close is a directory, with the queue's file in it.
         true => path.join("queue"),
         false => path,
     };
@@ -174,8 +174,8 @@ pub fn file_name(name: &OsStr) -> &OsStr {
     OsStr::from_bytes(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
-/// Returns the creator. The creator counts as alive if it is not known to have ended; another process may have its id by now. Returns None for the
-/// id 0: the creator is in another PID namespace.
+/// Returns the creator. The creator is reported as alive unless it is known to have ended: another process may have the creator's id now. Returns
+/// None for the id 0, which means that the creator is in another PID namespace.
 fn creator(pid: u32, created: SystemTime) -> Option<Creator> {
     let is_later = || began(pid).is_some_and(|began| began > created + SLACK);
     let lives = exists(pid) && !is_later();
@@ -191,7 +191,7 @@ fn exists(pid: u32) -> bool {
 /// Returns the start time of a process. None if it can't be read. Source: proc(5), /proc/PID/stat, the 22nd field.
 fn began(pid: u32) -> Option<SystemTime> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program's name stands in parentheses, and may contain parentheses.
+    // The program's name is in parentheses, and may itself contain parentheses. So the fields are counted from the last parenthesis.
     let ticks: u64 = stat
         .rsplit_once(')')?
         .1

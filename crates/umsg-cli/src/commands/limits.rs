@@ -99,7 +99,7 @@ impl Limits {
         let mut out = output::standard()?;
         if wanted != found {
             self.check(&wanted)?;
-            // Another process may have changed other limits meanwhile.
+            // `update_limits` passes the current limits, because another process may have changed some since they were read above.
             let set = namespace.update_limits(|limits| *limits = self.applied_to(limits));
             wanted = set.map_err(refused)?;
             self.warn(&namespace, &wanted)?;
@@ -153,7 +153,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Checks values that the library accepts, or explains less clearly.
+    /// Checks values that the library would accept, or for which the library's error is less clear.
     fn check(&self, wanted: &umsg::Limits) -> Result {
         let refuse = |code, line: String| Err(Failure::new(code, line));
         let most = umsg::Limits::default().max_queues;
@@ -183,7 +183,8 @@ impl Limits {
                 (wanted.max_message_size, self.max_message_size),
             ),
         ];
-        // Such a pair means a lower default, and is mostly a mistake. A program may have written it in /proc/sys.
+        // If a default exceeds its maximum, new queues get the maximum. The user mostly doesn't mean this, so the command refuses it. A program may
+        // still have set such values through /proc/sys.
         for (what, (default, given), (most, also_given)) in pairs {
             let is_given = given.is_some() || also_given.is_some();
             if is_given && default > most && most > 0 {
@@ -196,7 +197,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Warns about limits that are already exceeded: existing queues stay.
+    /// Warns about new limits that existing queues already exceed: these queues stay.
     fn warn(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
         self.warn_of_sysv(namespace, wanted)?;
         if self.max_queues.is_none() && self.max_bytes.is_none() {
@@ -218,7 +219,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Warns about limits of System V queues that are already exceeded, as [`Limits::warn`] does.
+    /// Warns about new System V limits that existing queues already exceed, as [`Limits::warn`] does for all queues.
     fn warn_of_sysv(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
         if self.msgmni.is_none() {
             return Ok(());
@@ -232,7 +233,7 @@ impl Limits {
     }
 }
 
-/// Returns the failure for a refused limit. A value outside the range of all namespaces is an error of the command line.
+/// Returns the failure for a refused limit. A value outside the range that every namespace has is an error of the command line.
 fn refused(error: NamespaceError) -> Failure {
     let code = match error {
         NamespaceError::InvalidLimit { .. } => Code::Usage,
@@ -241,7 +242,7 @@ fn refused(error: NamespaceError) -> Failure {
     Failure::from(error).coded(code)
 }
 
-/// Returns the effect of a limit on existing queues.
+/// Describes the effect of a limit on existing queues.
 fn too_many(what: &str, found: usize, limit: u32) -> String {
     let new = match limit {
         0 => "no new queues can be created".to_owned(),

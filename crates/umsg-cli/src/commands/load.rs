@@ -119,7 +119,7 @@ impl Load {
             let why = attached.explain_send(&error);
             let code = error.code();
             if !self.into_existing {
-                // The queue is useless without its messages. If it can't be removed, the error names it.
+                // The queue is useless without its messages. If the removal fails, too, the error that follows names the queue.
                 let _ = attached.queue.remove();
             }
             return Err(Failure::new(
@@ -194,7 +194,7 @@ impl Load {
     }
 }
 
-/// Reads a snapshot of either kind; the major version shows the kind.
+/// Reads a snapshot of a POSIX or System V queue. The major version of the snapshot tells which.
 fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
     let mut start = Vec::new();
     from.by_ref()
@@ -210,14 +210,14 @@ fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
     }
 }
 
-/// The offset of the end of the major version in a snapshot. Source: docs/snapshot.md.
+/// The offset in a snapshot at which the major version ends. Source: docs/snapshot.md.
 const VERSION_END: u64 = 10;
 /// The major versions of snapshots of System V queues.
 const SYSTEM_V: [[u8; 2]; 2] = [2_u16.to_le_bytes(), 4_u16.to_le_bytes()];
 
 /// Creates the queue for a snapshot.
 fn create(namespace: &Namespace, info: &sysv::SnapshotInfo, label: Label) -> Result<Attached> {
-    // The queue may hold more than its limit if the limit was lowered: the messages need room.
+    // If the limit was lowered after the messages were sent, the saved queue holds more than its limit. The new queue needs room for all messages.
     let qbytes = info.qbytes.max(info.bytes).max(info.messages);
     let wanted = Wanted {
         retry_delay: info.retry_delay.map(RetryDelay::from),

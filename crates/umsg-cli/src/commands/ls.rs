@@ -67,7 +67,7 @@ pub enum Kind {
     Ring,
 }
 
-/// The list.
+/// The list of queues and rings.
 struct Rows {
     posix: Vec<Row>,
     sysv: Vec<ls_sysv::Row>,
@@ -121,7 +121,7 @@ impl Ls {
         Ok(rows)
     }
 
-    /// Prints the tables. The first table is printed even if it is empty, and so is a table that the user has requested.
+    /// Prints the tables. The table of POSIX queues, and a table that the user has requested, are printed even if they are empty.
     fn print_tables(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
         if self.wants(Kind::Mq) {
             table(&rows.posix).print(out)?;
@@ -145,7 +145,7 @@ impl Ls {
         }
     }
 
-    /// Prints the names. A program that reads a pipe needs the unescaped name.
+    /// Prints the names, escaped only on a terminal: a program that reads a pipe needs the unescaped names.
     fn print_names(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
         let escape = !self.null && io::stdout().is_terminal();
         let end = if self.null { b"\0" } else { b"\n" };
@@ -170,7 +170,7 @@ impl Ls {
     }
 }
 
-/// Returns the row of a queue. Opens the queue for receiving, or else for sending: either permission is enough to read its status.
+/// Returns the row of a queue. Opens the queue for receiving, or else for sending, because either permission is enough to read the status.
 fn row(namespace: &Namespace, listed: posix::Listed) -> Row {
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()

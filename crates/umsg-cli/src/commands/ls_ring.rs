@@ -59,7 +59,7 @@ fn unknown(name: String, error: &RingError) -> [String; 10] {
     cells
 }
 
-/// Returns the state of the ring for a sender.
+/// Returns the state of the ring from the point of view of a sender.
 pub fn state(status: &Status) -> &'static str {
     match (status.closed, status.owner_alive, status.enabled) {
         (true, ..) => "closed",

@@ -9,7 +9,7 @@ use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 use crate::output::time;
 
-/// A listed queue. Its status needs permission to receive.
+/// A listed queue. Its status is known only if the caller has permission to receive.
 pub struct Row {
     pub entry: Entry,
     status: Result<Status, String>,
@@ -26,7 +26,8 @@ pub fn rows(namespace: &Namespace) -> failure::Result<Vec<Row>> {
 }
 
 fn row(namespace: &Namespace, entry: Entry) -> Row {
-    // If the caller has no permission for the queue, or the queue was just removed, its attributes in the listing are shown.
+    // If the status can't be read, the row shows the attributes of the listing: the caller has no permission for the queue, or the queue was just
+    // removed.
     let status = status(namespace, entry.id);
     Row {
         entry: status.as_ref().map_or(entry, |status| status.entry),

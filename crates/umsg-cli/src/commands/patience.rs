@@ -9,12 +9,12 @@ use crate::failure::Result;
 use crate::lookout::Lookout;
 use crate::values;
 
-/// The time between two checks during a wait that no thread watches.
+/// The longest wait without a check, for a wait that the lookout thread does not watch.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// An error of a call that waits.
+/// An error of a call that can wait.
 pub trait EndOfWait {
-    /// Returns whether the call has to wait, because there is no message or no room.
+    /// Returns whether the call failed because it had to wait: no message, or no room.
     fn is_not_now(&self) -> bool;
     fn is_time_out(&self) -> bool;
     fn is_interruption(&self) -> bool;
@@ -52,14 +52,14 @@ pub struct Patience {
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
     /// Do not wait
-    // The commands replace this text by one that names the condition.
+    // The commands replace this text by a text that names the condition.
     #[arg(long, conflicts_with = "timeout")]
     pub nonblocking: bool,
 }
 
 impl Patience {
-    /// Calls `attempt` without a wait, and then with the time that it may wait. Calls `between` when `lookout` has interrupted the wait; its
-    /// error ends the wait. `Ok(Err(_))` is an error of the library.
+    /// Calls `attempt` first without a wait, and then with the remaining time. After each interruption by `lookout`, calls `between`; an error of
+    /// `between` ends the wait. `Ok(Err(_))` is an error of the library.
     pub fn spend<T, E: EndOfWait>(
         &self,
         lookout: &Lookout,
@@ -70,7 +70,7 @@ impl Patience {
             Err(error) if error.is_not_now() && !self.nonblocking => {}
             other => return Ok(other),
         }
-        // A deadline beyond the range of the clock means to wait for ever.
+        // If the deadline exceeds the range of the clock, the wait has no limit.
         let end = self
             .timeout
             .and_then(|timeout| Instant::now().checked_add(timeout));

@@ -18,7 +18,7 @@ use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
 use crate::{place, values};
 
-/// The number of characters of a message in a line on a terminal.
+/// The maximum number of characters of a message that a line on a terminal shows.
 const PREVIEW: usize = 60;
 
 /// Show messages in order of delivery, and leave them in the queue
@@ -256,7 +256,7 @@ impl Peek {
     }
 }
 
-/// Says what happened to a message.
+/// Describes an event of a message in words.
 fn sentence(event: &MessageEvent) -> String {
     let pid = event.pid;
     let delivery = event
@@ -285,7 +285,7 @@ fn sentence(event: &MessageEvent) -> String {
     delivery + &what
 }
 
-/// Counts the messages of the queue that are not shown, on standard error.
+/// Prints on standard error how many messages of the queue are not shown.
 fn tell_hidden(queue: impl Display, leased: u64, delayed: u64) {
     let leased = (leased, "leased, and not yet acknowledged");
     let delayed = (delayed, "delayed, and not yet due");
@@ -310,7 +310,7 @@ struct Shown<'a> {
     sent: SystemTime,
     returns: u32,
     data: &'a [u8],
-    /// None if the queue traces no messages.
+    /// The events of the message; None if the queue traces no messages.
     events: &'a [MessageEvent],
     forgotten: u32,
 }

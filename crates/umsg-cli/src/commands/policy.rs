@@ -73,7 +73,7 @@ impl From<Full> for OnFull {
 }
 
 impl Policy {
-    /// Returns the options that System V queues have, too.
+    /// Returns those options that System V queues also have.
     pub fn delivery(&self) -> (Option<RetryDelay>, bool) {
         (self.retry_delay, self.close_with_last_producer)
     }
@@ -130,7 +130,7 @@ impl Policy {
             Err(
                 error @ (OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong),
             ) => Err(Failure::of(subject, error)),
-            // The dead-letter queue may be missing, or its mode may forbid reading.
+            // If the dead-letter queue is missing, it is created. If its mode forbids reading, its attributes can't be checked.
             _ => Ok(()),
         }
     }
@@ -176,7 +176,7 @@ impl Policy {
     }
 }
 
-/// Returns the queue's value of an option, if it differs from the given value.
+/// Returns the queue's value of an option if the option was given with another value.
 fn differs<T: PartialEq>(
     option: &str,
     wanted: Option<T>,

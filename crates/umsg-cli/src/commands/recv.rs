@@ -149,7 +149,7 @@ pub struct Recv {
     format: Format,
 }
 
-/// The selection of System V messages.
+/// The options that select System V messages.
 #[derive(Args, Debug)]
 pub struct Types {
     /// System V: receive the oldest message of this type
@@ -265,9 +265,9 @@ impl Recv {
         (!self.all && !self.follow).then_some(self.count)
     }
 
-    /// Receives and prints one message. As the options say, the message is leased until it is printed, until the reader has taken it from the pipe,
-    /// or until it is answered. If the command fails or dies earlier, the message returns to the queue. Returns false if there is nothing more
-    /// to receive.
+    /// Receives and prints one message. The message is leased until it is printed. In some modes, the lease lasts longer: until the reader has read
+    /// the message from the pipe, or until standard input has answered it. If the command fails or dies earlier, the message returns to the queue.
+    /// Returns false if no further message is to be received.
     fn hand_over(
         &self,
         from: &Inlet<'_>,
@@ -301,7 +301,7 @@ impl Recv {
         }
     }
 
-    /// Receives the next message. Returns None if `--all` has received all messages, or with `--follow` at the end of the stream.
+    /// Receives the next message. Returns None if the queue is empty (with `--all`), or at the end of the stream (with `--follow`).
     fn next<'a>(&self, from: &'a Inlet<'_>, out: Direct) -> Result<Option<Held<'a>>> {
         let read = || match out.is_abandoned() {
             true => Err(self.abandoned()),
@@ -326,14 +326,14 @@ impl Recv {
         Failure::new(Code::Failed, line)
     }
 
-    /// Returns a message that was not printed, taken or answered for.
+    /// Returns a message to the queue because it was not printed, read or answered.
     fn returned(&self, from: &Inlet<'_>, message: Held<'_>, why: &str) -> Failure {
         let (name, what) = (&self.queue, from.give_back(message, None));
         Failure::new(Code::Failed, format_args!("{name}: {why}; {what}"))
     }
 }
 
-/// The output, and whether each message waits for its reader.
+/// The output. If `in_step` is set, the command waits after each message until the reader has taken the message.
 #[derive(Clone, Copy)]
 struct Steps {
     out: Direct,

@@ -18,7 +18,7 @@ use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
 use crate::{place, values};
 
-/// The number of characters of a message that the list shows.
+/// The maximum number of characters of a message that the list shows.
 const PREVIEW: usize = 40;
 
 /// List dead letters, and send them back to the queues from which they come
@@ -150,7 +150,7 @@ impl Redrive {
     fn list(&self, opened: &Opened<'_>) -> Result {
         let bytes = match self.format.json {
             true => usize::MAX,
-            // A character has at most 4 bytes.
+            // Reads 4 bytes for each character, because a character of UTF-8 has at most 4 bytes.
             false => 4 * PREVIEW,
         };
         let letters = opened
@@ -239,7 +239,7 @@ impl Redrive {
     }
 }
 
-/// If a queue has no dead letters, names its dead-letter queue: the caller may have meant that queue.
+/// If a queue has no dead letters, prints the name of its dead-letter queue: the user may have meant that queue.
 fn tell_of_other_queue(opened: &Opened<'_>) {
     if let Some(name) = opened.queue.status().dead_letter {
         say(format_args!(
@@ -282,13 +282,13 @@ fn explain(why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
     }
 }
 
-/// The result in the form for programs, JSON.
+/// The result, as --json prints it.
 #[derive(Serialize)]
 struct Summary {
     queue: String,
     /// The number of messages that were sent back.
     redriven: usize,
-    /// The messages that stay: one entry for each queue to which they could not be sent.
+    /// The messages that stay in the dead-letter queue: one entry for each queue to which they could not be sent.
     refused: Vec<Stayed>,
 }
 

@@ -106,7 +106,7 @@ fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
     };
     let removed = match id {
         Some(id) => sysv::remove(namespace, id),
-        // The error gives the reason.
+        // The listing has no queue of this key. If the key can't be opened either, the error gives the reason.
         None => Attached::open(namespace, label)?.queue.remove(),
     };
     removed.map_err(|error| match error {
@@ -117,7 +117,7 @@ fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
     })
 }
 
-/// Returns the identifier of a key's queue, even if the queue can't be opened.
+/// Returns the identifier of the queue with a key, even if the queue can't be opened.
 fn id_of(namespace: &Namespace, label: Label, key: i32) -> Result<Option<i32>> {
     let queues = sysv::list(namespace);
     let queues = queues.map_err(|error| Failure::of(label, error))?;

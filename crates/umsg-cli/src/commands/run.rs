@@ -18,9 +18,9 @@ use crate::supervisor::{self, Home, Settings};
 use crate::waiting::Wait;
 use crate::{inherited, place, preload};
 
-/// The variable that tells the drop-in how to wait.
+/// The environment variable that tells the drop-in how a program waits.
 const WAIT: &str = "UMSG_WAIT";
-/// The variable of `--raw-syscalls`.
+/// The environment variable that has the default of `--raw-syscalls`.
 const RAW: &str = "UMSG_RAW_SYSCALLS";
 
 /// The programs for which a supervisor answers system calls.
@@ -44,13 +44,13 @@ impl Raw {
     }
 }
 
-/// The variable that names this command for the drop-in, which starts static programs by it.
+/// The environment variable with the path of this command. The drop-in starts static programs by this command.
 const RUN: &str = "UMSG_RUN";
 
-/// The variable that leaves /dev/mqueue to the kernel.
+/// The environment variable that decides whether /dev/mqueue shows the kernel's queues.
 const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 
-/// The variable of `--supervised-files`.
+/// The environment variable that has the default of `--supervised-files`.
 const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 
 /// Run a program on umsg's queues instead of the kernel's
@@ -140,7 +140,7 @@ pub struct Run {
     /// Run the program even if it can't be intercepted. The programs that it starts are intercepted where possible
     #[arg(long)]
     force: bool,
-    /// The program's argument 0, by which the program sees its own name
+    /// The program's argument 0, which the program takes for its own name
     // A login shell has a name such as -sh.
     #[arg(long, hide = true, value_name = "NAME", allow_hyphen_values = true)]
     argv0: Option<OsString>,
@@ -154,7 +154,7 @@ pub struct Run {
     program: Vec<OsString>,
 }
 
-/// Whether a part of the drop-in works.
+/// Whether a function of the drop-in or of the supervisor is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Switch {
     On,
@@ -170,7 +170,7 @@ impl Switch {
     }
 }
 
-/// The queues that a process in another IPC namespace uses.
+/// Which queues a process uses after it has moved to another IPC namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IpcNamespaces {
     /// The process uses the queues of the new IPC namespace
@@ -180,7 +180,7 @@ enum IpcNamespaces {
 }
 
 impl Run {
-    /// Returns a program without options, into which the drop-in must be loaded.
+    /// Returns the command `umsg run` without options, for a program into which the drop-in must be loaded.
     pub fn plain(program: &[OsString]) -> Run {
         Run {
             wait: None,
@@ -202,7 +202,7 @@ impl Run {
         Err(self.not_executed(command.exec(), path))
     }
 
-    /// Returns the program, ready to run on umsg's queues, and its path.
+    /// Returns the program as a command with the drop-in in its environment, and the program's path.
     pub fn prepare(&self, cli: &Cli) -> Result<(Command, PathBuf)> {
         let (name, arguments) = self.program.split_first().ok_or(Failure::new(
             Code::Usage,
@@ -233,7 +233,7 @@ impl Run {
         if let Some(raw) = self.raw_syscalls {
             command.env(RAW, raw.name());
         }
-        // A supervisor serves the whole tree. With --force, a program that can't be intercepted runs all the same.
+        // A supervisor also serves all children of the program. With --force, a program that can't be intercepted runs anyway.
         let leaves_static = is_supervised || self.force && raw == Raw::Off;
         match std::env::current_exe().ok().filter(|_| !leaves_static) {
             Some(own) => command.env(RUN, own),
@@ -316,8 +316,8 @@ impl Run {
     }
 }
 
-/// Returns the directory of the program, and the IPC namespace to which it belongs. A directory of an IPC namespace is removed with it, so programs
-/// that leave the IPC namespace do not get directories inside.
+/// Returns the directory that the program gets, and the IPC namespace to which the directory belongs. The directory of an IPC namespace is removed
+/// with the namespace. So, if a program moves from one IPC namespace to another, the new directory is not created in the old one.
 fn home(namespace: &Namespace, shares: bool) -> Home {
     let (directory, ipc_namespace) = match umsg::ipc::base().filter(|_| !shares) {
         Some((directory, value)) => (directory, value),

@@ -200,7 +200,7 @@ impl Send {
         }
     }
 
-    /// Returns whether --null or -0 is given. clap takes -0 for a message, because messages may be negative numbers.
+    /// Returns whether --null or -0 is given. clap parses -0 as a message, because a message may be a negative number.
     fn is_null(&self) -> bool {
         self.null || self.message.as_ref().is_some_and(|message| message == NULL)
     }
@@ -209,7 +209,7 @@ impl Send {
         self.lines || self.is_null() || self.from_json
     }
 
-    /// Reads at most the maximum size of a message, and a line feed.
+    /// Reads at most as many bytes as the longest message has, and a line feed.
     fn send_input(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
         let most = to.longest();
         let mut message = Vec::new();
@@ -228,7 +228,7 @@ impl Send {
     fn send_parts(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
         let end = if self.is_null() { 0 } else { b'\n' };
         let most = to.longest() as u64;
-        // In JSON a byte takes at most 6 characters, and the other fields take less than this.
+        // In JSON, each byte of the message takes at most 6 characters, and all other fields together take less than the constant.
         let most = match self.from_json {
             true => 6 * most + 65_536,
             false => most + 1,
@@ -280,7 +280,7 @@ impl Send {
         self.failure(Code::Failed, &format!("standard input: {error}"), sent)
     }
 
-    /// Returns the failure of an input that can't be read. Without this error, the command would send an empty message.
+    /// Returns the failure for standard input that can't be read. Without this check, the command would send an empty message.
     fn no_input(&self, error: &io::Error) -> Failure {
         let line = format!(
             "{}: no message is given, and standard input can't be read: {error}",
@@ -289,7 +289,7 @@ impl Send {
         Failure::new(Code::Failed, line)
     }
 
-    /// Names the line that was not sent: the lines before it were sent.
+    /// Returns the failure with the number of the line that was not sent. All lines before this line were sent.
     fn failure(&self, code: Code, why: &str, sent: &Sent) -> Failure {
         let name = &self.queue;
         let part = if self.is_null() { "message" } else { "line" };

@@ -16,7 +16,7 @@ use crate::output::owner::Owners;
 use crate::output::{self, Format, json, text};
 use crate::place;
 
-/// The directory in which every program looks for the namespace of all users.
+/// The directory of the namespace that all users share. Every program looks for this directory.
 const SHARED: &str = "/dev/shm/umsg";
 
 /// Create the namespace that all users share (root only)
@@ -86,7 +86,7 @@ impl Setup {
     }
 }
 
-/// Returns the lines for a directory. Fails if tmpfiles.d(5) would interpret the path.
+/// Returns the lines of tmpfiles.d(5) for a directory. Fails if the path has characters with a special meaning in tmpfiles.d(5).
 fn lines(path: &Path) -> Result<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
     match path.to_str().filter(|path| path.chars().all(plain)) {
@@ -101,7 +101,7 @@ fn lines(path: &Path) -> Result<String> {
     }
 }
 
-/// Refuses a directory with other files, such as /etc: the command would open the directory to all users.
+/// Refuses a directory with other files, such as /etc, because the command would give all users write access to the directory.
 fn check_contents(path: &Path) -> Result {
     let open_already = path.metadata().is_ok_and(|is| is.mode() & 0o7777 == 0o1777);
     // If the directory can't be read, the library reports the error.
@@ -170,7 +170,7 @@ fn print(out: &mut impl Write, report: &SetupReport) -> io::Result<()> {
     Ok(())
 }
 
-/// Warns of queues in users' own namespaces: running programs keep these namespaces, and later programs use the shared one.
+/// Warns about queues in the private namespaces of users: running programs keep using these namespaces, and later programs use the shared namespace.
 fn warn(out_of_sight: &[OutOfSight]) {
     let owners = Owners::new();
     for OutOfSight {

@@ -79,7 +79,7 @@ impl Stat {
     fn print(&self, namespace: &Namespace, name: &Name, out: &mut impl Write) -> failure::Result {
         let opened = Opened::open(namespace, name, Purpose::Look)?;
         let status = opened.queue.status();
-        // Without the permission to receive, the histories can't be read.
+        // The histories are left out if the caller has no permission to receive.
         let letters = opened.queue.dead_letters(&Redrive::new());
         let letters = letters.ok().and_then(|letters| DeadLetters::of(&letters));
         match self.format.json {
@@ -112,7 +112,7 @@ fn registered_process(registered: Registered) -> String {
     format!("process {}, {how}", registered.pid)
 }
 
-/// Returns the delay before a message is delivered again.
+/// Formats the delay before a returned message is delivered again.
 pub fn retry_delay(delay: Option<(Duration, Duration)>) -> String {
     match delay {
         None => "none".to_owned(),
@@ -124,7 +124,7 @@ pub fn retry_delay(delay: Option<(Duration, Duration)>) -> String {
     }
 }
 
-/// Returns whether a queue is open for sending.
+/// Describes whether a queue is open for sending.
 pub fn sending(send_closed: bool) -> &'static str {
     match send_closed {
         true => "closed; `umsg close --reopen` opens it again",
@@ -132,7 +132,7 @@ pub fn sending(send_closed: bool) -> &'static str {
     }
 }
 
-/// Returns the event that closes a queue for sending, with the number of producers if the queue counts producers.
+/// Describes the event that closes a queue for sending, with the number of producers if the queue counts producers.
 pub fn closes(producers: Option<usize>) -> String {
     match producers {
         None => "by hand: `umsg close`".to_owned(),
@@ -140,7 +140,7 @@ pub fn closes(producers: Option<usize>) -> String {
     }
 }
 
-/// Returns the dead-letter queue, and the reason why messages are not moved to it.
+/// Returns the name of the dead-letter queue, and, if messages can't be moved to it, the reason.
 fn dead_letters(status: &Status) -> String {
     let shown = |name: &OsString| text::on_one_line(name.as_bytes());
     let name = status.dead_letter.as_ref().map_or("none".to_owned(), shown);
@@ -242,7 +242,7 @@ fn print(
     damage(&mut line, status.damaged)
 }
 
-/// Prints a title and a text.
+/// A function that prints a title and a text.
 type Line<'a> = dyn FnMut(&str, String) -> io::Result<()> + 'a;
 
 pub fn blocked(line: &mut Line<'_>, when: &str, senders: u64, receivers: u64) -> io::Result<()> {

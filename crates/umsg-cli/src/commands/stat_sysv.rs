@@ -14,7 +14,7 @@ use crate::output::json::sysv::SysvQueue;
 use crate::output::owner::Owners;
 use crate::output::text;
 
-/// The number of types in a line.
+/// The maximum number of types in a line.
 const TYPES: usize = 16;
 
 /// Types with their numbers of messages.
@@ -101,7 +101,7 @@ fn by(moment: String, pid: u32) -> String {
     }
 }
 
-/// Returns the lowest types, each with its number of messages.
+/// Formats the lowest types, each with its number of messages.
 fn shown(types: &Types) -> String {
     let first = types.iter().take(TYPES);
     let mut all: Vec<String> = first

@@ -57,7 +57,7 @@ pub struct Who {
 struct Report {
     queue: String,
     processes: Vec<Entry>,
-    /// The other places that have a queue of this name: "kernel", or the directory of a namespace.
+    /// The other places with a queue of this name: "kernel", or the directory of another namespace.
     also_in: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ struct Report {
 #[derive(Serialize, Default)]
 struct Entry {
     pid: u32,
-    /// The process may live in another PID namespace, which `pid` belongs to.
+    /// True if the process may live in another PID namespace. Then `pid` is a process id of that namespace.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     elsewhere: bool,
     uid: Option<u32>,
@@ -75,7 +75,7 @@ struct Entry {
     descriptors: Vec<u32>,
     receiving: u32,
     sending: u32,
-    /// The longest wait.
+    /// The duration of the longest wait, in seconds.
     waiting_seconds: Option<f64>,
     polls: bool,
     leased: u32,
@@ -132,7 +132,7 @@ fn path(namespace: &Namespace, subject: &Subject) -> Result<PathBuf> {
             name.check()?;
             let path = directory.join("mq").join(file_name(name.as_ref()));
             Ok(match path.is_dir() {
-                // The queue is removed with its last user.
+                // A queue with --remove-on-last-close is a directory, with the queue's file in it.
                 true => path.join("queue"),
                 false => path,
             })
@@ -193,7 +193,7 @@ fn entries(path: &std::path::Path, diagnosis: &Diagnosis) -> Vec<Entry> {
     all.into_values().collect()
 }
 
-/// The entries of the processes. First come those whose numbers are valid here, then those whose numbers are valid in another PID namespace.
+/// The entries of the processes. First come those with process ids of this PID namespace, then those with process ids of another PID namespace.
 type Entries = BTreeMap<(bool, u32), Entry>;
 
 fn here(all: &mut Entries, pid: u32) -> &mut Entry {
@@ -332,7 +332,7 @@ fn print(processes: &[Entry], out: &mut impl Write) -> std::io::Result<()> {
     table.print(out)
 }
 
-/// The number of characters of a command line that are shown.
+/// The maximum number of characters of a command line that are shown.
 const LONGEST_COMMAND: usize = 60;
 
 #[cfg(test)]

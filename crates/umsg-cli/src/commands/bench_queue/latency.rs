@@ -3,16 +3,16 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is recorded: 10 minutes. Longer latencies count as this one.
+/// The longest latency that is recorded: 10 minutes. A longer latency is recorded as 10 minutes.
 const MOST: u64 = 600_000_000_000;
 
 pub struct Latencies(Histogram<u64>);
 
-/// Latencies with their numbers, as a process passes them on.
+/// Latencies, each with its number of messages, in the form that a process prints for its parent.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Counts(Vec<(u64, u64)>);
 
-/// The distribution, in nanoseconds.
+/// The distribution of the latencies, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Figures {
     pub min: u64,

@@ -1,7 +1,7 @@
 //! `umsg bench-queue`.
 //!
-//! The command creates a queue and starts itself again as senders and receivers, so these are processes, as in real use. Then it adds up the
-//! results of these processes.
+//! The command creates a queue and starts its own program again for each sender and receiver, so that they are processes, as in real use. Then it
+//! adds up the results of these processes.
 //!
 //! | what | where |
 //! |---|---|
@@ -32,11 +32,11 @@ use crate::{inherited, place, values};
 use report::Report;
 use role::{Received, Role, Sent};
 
-/// The time that a process may take to get ready, and to end after the last message.
+/// The maximum time until a process is ready, and until it ends after the last message.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The interval at which the command notices a signal.
+/// The interval at which the command checks for a signal.
 const GLANCE: Duration = Duration::from_millis(50);
-/// The time from the signal to begin to the first message, so that each process is awake by then.
+/// The time from the start signal to the first message. By then, each process is awake.
 const START: Duration = Duration::from_millis(50);
 
 /// Send messages through a new queue at a given rate, and print how long they take
@@ -84,7 +84,7 @@ pub struct BenchQueue {
     wait: Wait,
     #[command(flatten)]
     format: Format,
-    /// The part of this process, in a run that another process has started
+    /// The role of this process, if another `umsg bench-queue` has started it
     #[arg(long, value_enum, hide = true, requires = "queue")]
     role: Option<Role>,
     #[arg(long, hide = true)]
@@ -112,7 +112,7 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A process that sends or receives, and its lines. The process is killed if the command ends first.
+/// A sender or receiver process, with its input and output. The process is killed if the command ends first.
 struct Part {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -152,7 +152,7 @@ impl BenchQueue {
         Ok(out.flush()?)
     }
 
-    /// Returns the work of each process.
+    /// Returns the load that each process has to produce.
     fn load(&self) -> role::Load {
         role::Load {
             rate: self.rate as f64 / f64::from(self.senders),
@@ -164,7 +164,7 @@ impl BenchQueue {
 
     fn measure(&self, namespace: &Namespace, ending: &Ending) -> Result<Report> {
         let name = format!("/umsg-bench-queue-{}", std::process::id());
-        // The queue is removed with its last user, even if all users are killed.
+        // The queue is removed when its last user ends, even if all users are killed.
         let queue = OpenOptions::new()
             .read(true)
             .write(true)
@@ -281,7 +281,7 @@ impl Part {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
             Ok(0) if ending.is_asked() => Err(Failure::new(Code::Failed, "ended by a signal")),
-            // The process has reported why on standard error.
+            // The process has already printed the reason on standard error.
             Ok(0) => Err(failed(&"a sender or receiver process has ended early")),
             Ok(_) => Ok(line),
             Err(error) => Err(failed(&error)),
@@ -314,7 +314,7 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Code::Failed, line)
 }
 
-/// Explains an error of a queue in a process.
+/// Converts an error of a queue in a sender or receiver process to a failure.
 fn of_queue(error: impl Explain) -> Failure {
     Failure::of("bench-queue", error)
 }

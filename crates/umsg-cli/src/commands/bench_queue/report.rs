@@ -8,10 +8,10 @@ use super::latency::Figures;
 use crate::output::table::{Side, Table};
 use crate::output::text;
 
-/// The part of the rate that counts as reached.
+/// If the measured rate is at least this share of the requested rate, the requested rate is reported as reached.
 const REACHED: f64 = 0.95;
 
-/// The results of all processes together. Latencies are in nanoseconds.
+/// The combined results of all processes. Latencies are in nanoseconds.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     pub rate: u64,
@@ -20,7 +20,7 @@ pub struct Report {
     pub senders: u32,
     pub receivers: u32,
     pub wait: &'static str,
-    /// The time of the sender that took the longest.
+    /// The duration of the slowest sender.
     pub seconds: f64,
     pub sent: u64,
     pub received: u64,
@@ -111,7 +111,7 @@ impl Report {
     }
 }
 
-/// Returns a time in the unit that leaves at most four digits before the point.
+/// Formats a time in the unit that leaves at most four digits before the decimal point.
 fn shown(nanoseconds: u64) -> String {
     match nanoseconds {
         0..10_000 => format!("{nanoseconds}ns"),

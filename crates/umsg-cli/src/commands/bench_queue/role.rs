@@ -1,4 +1,4 @@
-//! The processes of a run: senders and receivers.
+//! The sender and receiver processes of `umsg bench-queue`.
 //!
 //! A process writes `ready` to its standard output. A sender then reads the time at which to begin. At the end, each process prints a line of JSON.
 //! The receivers end when the last sender has ended and the queue is empty: the queue closes with its last producer.
@@ -18,10 +18,10 @@ use super::{failed, of_queue};
 use crate::failure::{Failure, Result};
 use crate::output::{self, json};
 
-/// The times at the beginning of a message: when it was due, and when it was sent.
+/// The size of the timestamps at the beginning of a message: the planned time of the send, and the actual time.
 pub const HEAD: usize = 16;
 
-/// A sender sleeps until this number of nanoseconds before a message is due, and then spins, because a sleeping thread wakes up late.
+/// Before a message is due, a sender sleeps until this number of nanoseconds is left, and then spins: a sleeping thread wakes up late.
 const LEAD: u64 = 60_000;
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Role {
     Receive,
 }
 
-/// The work of a process.
+/// The load that a process produces.
 pub struct Load {
     /// The number of messages to send in a second; 0 for as many as possible.
     pub rate: f64,
@@ -123,7 +123,7 @@ fn send(queue: &Queue, load: &Load) -> Result<Sent> {
             false => begin + (messages as f64 * 1e9 / load.rate) as u64,
         };
         let at = wait_until(due.min(end));
-        // A sender that can't keep the rate ends in time, too.
+        // A sender ends at the planned time even if it can't keep the rate.
         if at >= end {
             break;
         }
@@ -142,7 +142,7 @@ fn send(queue: &Queue, load: &Load) -> Result<Sent> {
     })
 }
 
-/// Sends a message, and waits for room until the end. Returns false if there was no room.
+/// Sends a message, and waits for room until `end`. Returns false if no room became free.
 fn put(queue: &Queue, message: &[u8], end: u64) -> Result<bool> {
     match queue.try_send(message, 0) {
         Err(SendError::Full) => {}
@@ -155,7 +155,7 @@ fn put(queue: &Queue, message: &[u8], end: u64) -> Result<bool> {
     }
 }
 
-/// Waits until a time. Returns the time after it.
+/// Waits until a time. Returns the actual time after the wait.
 fn wait_until(due: u64) -> u64 {
     loop {
         let now = now();
@@ -174,7 +174,7 @@ fn sleep_until(at: u64) {
         tv_sec: (at / 1_000_000_000) as i64,
         tv_nsec: (at % 1_000_000_000) as i64,
     };
-    // The caller looks at the clock again after an interruption.
+    // If a signal interrupts the sleep, the caller reads the clock again.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
 }
 

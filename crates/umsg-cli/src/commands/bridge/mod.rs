@@ -1,4 +1,4 @@
-//! `umsg bridge`: a program of its own, so that the command stays small.
+//! `umsg bridge`, which executes the separate program umsg-bridge. So the command `umsg` stays small.
 
 pub mod options;
 
@@ -15,7 +15,7 @@ use crate::program::{self, Kind};
 use crate::{inherited, place};
 
 const PROGRAM: &str = "umsg-bridge";
-/// The variable that names the program.
+/// The environment variable that has the path of umsg-bridge.
 const VARIABLE: &str = "UMSG_BRIDGE";
 
 /// Carry messages between local queues and NATS JetStream
@@ -101,7 +101,7 @@ impl Bridge {
     }
 }
 
-/// Finds the program: the file that `$UMSG_BRIDGE` names, else the one beside this program, else that in PATH.
+/// Finds umsg-bridge: the file in `$UMSG_BRIDGE`, else the file in this program's directory, else the file in PATH.
 fn find() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return program::find(named).map_err(|fault| {

@@ -1,13 +1,13 @@
-//! The sub-commands and options of umsg-bridge, for completions: the program is an installation of its own, so that this one can't ask it.
+//! The sub-commands and options of umsg-bridge, for completions. umsg-bridge is installed separately, so this program can't ask it for them.
 //!
-//! `options.txt` has a line for each option: sub-command, long name, short name, value, possible values and help, with tabs between them. A test of
-//! umsg-bridge compares the file with the definition there.
+//! `options.txt` has a line for each option: sub-command, long name, short name, value, possible values and help, separated by tabs. A test of
+//! umsg-bridge compares the file with the options that umsg-bridge defines.
 
 use clap::{Arg, ArgAction, Command, ValueHint, builder::PossibleValuesParser};
 
 const LIST: &str = include_str!("options.txt");
 
-/// Replaces the arguments of `umsg bridge` by those that umsg-bridge knows.
+/// Replaces the arguments of `umsg bridge` by the options and sub-commands of umsg-bridge.
 pub fn complete(bridge: Command) -> Command {
     let about = bridge.get_about().cloned().unwrap_or_default();
     let mut whole = Command::new("bridge").about(about);
@@ -25,7 +25,7 @@ pub fn complete(bridge: Command) -> Command {
     options("").fold(whole, Command::arg)
 }
 
-/// Returns the options of a sub-command; "" is the command itself.
+/// Returns the options of a sub-command. The name "" means the options without a sub-command.
 fn options(name: &str) -> impl Iterator<Item = Arg> {
     let lines = LIST.lines().map(|line| line.split('\t'));
     lines.filter_map(move |mut words| {

@@ -1,4 +1,4 @@
-//! The command that works on a message: its arguments, its environment, its input and its end.
+//! The command that `umsg recv --exec` runs for a message: its arguments, environment, input and end.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,16 +20,16 @@ use crate::inlet::{Held, Rank};
 use crate::output::text;
 use crate::program;
 
-/// The part of an argument that the message replaces.
+/// The placeholder in an argument that is replaced by the message.
 const PLACE: &[u8] = b"{}";
 
 /// The time between SIGTERM and SIGKILL for a command that exceeds its time.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The reported reason after a second signal to umsg, which ends the command by SIGKILL.
+/// The reason that is reported if a second signal to umsg has killed the command.
 const KILLED: &str = "the command was killed";
 
-/// A command, prepared for any number of messages.
+/// A command that can be run for any number of messages.
 pub struct Job<'a> {
     name: &'a OsStr,
     path: PathBuf,
@@ -38,17 +38,17 @@ pub struct Job<'a> {
     time: Option<Duration>,
 }
 
-/// The end of a command.
+/// The outcome of a command.
 pub enum End {
     Done,
-    /// The message has to be returned.
+    /// The message returns to the queue.
     Failed(Trouble),
 }
 
-/// The reason why a message is not done.
+/// The reason why a command has not completed its message.
 pub struct Trouble {
     pub why: String,
-    /// The end of the command; None if the command did not run.
+    /// The exit status of the command; None if the command did not run.
     pub status: Option<ExitStatus>,
 }
 
@@ -66,7 +66,7 @@ pub struct Broken {
 }
 
 impl<'a> Job<'a> {
-    /// Fails if the program does not exist: no message is received for it.
+    /// Fails if the program does not exist, before any message is received.
     pub fn new(
         command: &'a [OsString],
         environment: &'a [(&'static str, OsString)],
@@ -142,11 +142,11 @@ impl<'a> Job<'a> {
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// Waits until the command ends or has to be ended.
+    /// Waits until the command ends, or until the time limit or a second signal requires its end.
     fn wait(&self, mut child: Child, urgent: BorrowedFd<'_>) -> Result<End, Broken> {
         let status = match watch(&child) {
             Some(watched) => self.supervise(&mut child, &watched, urgent),
-            // Without a descriptor of the process there is no time limit.
+            // Without a pidfd, the command has no time limit.
             None => child.wait().map(|status| (status, None)),
         };
         let (status, ended) = status.map_err(|error| Broken {
@@ -163,7 +163,7 @@ impl<'a> Job<'a> {
         Ok(End::Failed(Trouble { why, status }))
     }
 
-    /// Returns the status, and the reason if the command had to be ended.
+    /// Returns the exit status. If umsg had to end the command, also returns the reason.
     fn supervise(
         &self,
         child: &mut Child,
@@ -198,17 +198,17 @@ fn watch(child: &Child) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// Sends a signal to the command and to the processes that it started. This process has not waited for the command yet, so no other process can
-/// have its id.
+/// Sends a signal to the process group of the command. This process has not yet waited for the command, so the kernel has not given the command's id
+/// to another process.
 fn end(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // The group has ended if it can't be found.
+        // The call fails if the group has no process left.
         let _ = kill_process_group(pid, signal);
     }
 }
 
-/// Returns a file with the message, which the command reads from its start.
+/// Returns a file in memory with the message, positioned at its start, for the command's standard input.
 pub fn input(message: &[u8]) -> io::Result<Stdio> {
     let mut file = File::from(memfd_create("umsg-message", MemfdFlags::CLOEXEC)?);
     file.write_all(message)?;

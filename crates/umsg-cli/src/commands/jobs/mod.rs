@@ -1,6 +1,6 @@
-//! `umsg recv --exec`: each message is leased, a command works on it, and the exit code decides about the message.
+//! `umsg recv --exec`: leases each message, runs a command for it, and acknowledges or returns the message by the exit code.
 //!
-//! Each of the `--jobs` threads receives a message, runs the command and waits for it. One thread at a time waits in the queue.
+//! Each of the `--jobs` threads receives a message, runs the command and waits for its end. Only one thread at a time waits in the queue.
 
 mod command;
 
@@ -24,8 +24,8 @@ use crate::values::RetryDelay;
 pub use command::input;
 use command::{Broken, End, Job, Trouble};
 
-/// The first pause of a thread after a failed command. Without pauses, a command that fails at once would exhaust the deliveries of all messages
-/// within moments.
+/// The first pause of a thread after a failed command. Without pauses, a command that fails at once would use up the permitted deliveries of all
+/// messages within moments.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause of a thread after several failed commands in a row.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -35,20 +35,20 @@ const LISTED: usize = 1000;
 
 /// The options of `umsg recv` that control the work.
 pub struct Plan<'a> {
-    /// The queue's name for people.
+    /// The queue's name, for messages to the user.
     pub name: String,
     pub command: &'a [OsString],
     pub environment: Vec<(&'static str, OsString)>,
     pub jobs: usize,
     pub time: Option<Duration>,
     pub patience: &'a Patience,
-    /// The number of messages; None without a limit.
+    /// The maximum number of messages; None without a limit.
     pub count: Option<u64>,
-    /// True to end when the queue is empty.
+    /// Whether the work ends when the queue is empty.
     pub all: bool,
-    /// True if the message of a failed command returns at once, not at the end.
+    /// Whether the message of a failed command returns at once. Otherwise it returns when umsg ends.
     pub follow: bool,
-    /// The delay of messages that return; None for the queue's own.
+    /// The delay before a returned message is delivered again; None for the delay that the queue has.
     pub retry_delay: Option<RetryDelay>,
     pub quiet: bool,
 }
@@ -60,25 +60,25 @@ pub struct Summary {
     acknowledged: u64,
     returned: u64,
     seconds: f64,
-    /// The last messages that returned.
+    /// The last messages that returned to the queue, with the reasons.
     failures: VecDeque<Failed>,
 }
 
-/// A message that returned.
+/// A message that returned to the queue.
 #[derive(Serialize)]
 struct Failed {
     #[serde(flatten)]
     message: Which,
-    /// The exit code and the signal of the command: one of the two, or neither if the command did not run.
+    /// The exit code or the signal of the command. Both are None if the command did not run.
     exit_code: Option<i32>,
     signal: Option<i32>,
     why: String,
 }
 
-/// A message, as messages about failures name it.
+/// Identifies a message in the texts about failures.
 #[derive(Serialize)]
 struct Which {
-    /// POSIX only: the number that `umsg peek` shows.
+    /// POSIX only: the message's ID, as `umsg peek` shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
     #[serde(flatten)]
@@ -108,7 +108,7 @@ impl fmt::Display for Which {
 }
 
 impl Summary {
-    /// Returns the line for people; it has the queue's name as it was given.
+    /// Returns the line for the user. `name` is the queue's name as the user gave it.
     pub fn line(&self, name: &str) -> String {
         let (done, back) = (self.acknowledged, self.returned);
         format!(
@@ -155,7 +155,7 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
     });
     crew.release();
     let outcome = lock(&crew.turn).outcome.take().unwrap_or(Ok(()));
-    // Relaxed: the threads have ended.
+    // Relaxed: the threads have ended, and `thread::scope` has joined them.
     let (acknowledged, returned) = (
         crew.acknowledged.load(Ordering::Relaxed),
         crew.returned.load(Ordering::Relaxed),
@@ -168,7 +168,7 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
         failures: std::mem::take(&mut *lock(&crew.failures)),
     };
     let outcome = match outcome {
-        // Returned messages count as the worse result, before a time-out without a further message.
+        // A time-out after the last message is no failure if other messages have returned: then the returned messages decide the exit code.
         Err(failure) if returned > 0 && failure.is_of_no_message() => {
             Err(Failure::Reported(Code::Failed))
         }
@@ -184,7 +184,7 @@ struct Crew<'a> {
     job: Job<'a>,
     ending: Ending,
     turn: Mutex<Turn>,
-    /// Messages that return at the end: each message is tried once.
+    /// Messages that return to the queue when umsg ends, so that each message is tried once.
     kept: Mutex<Vec<Held<'a>>>,
     failures: Mutex<VecDeque<Failed>>,
     acknowledged: AtomicU64,
@@ -192,7 +192,7 @@ struct Crew<'a> {
     running: AtomicU64,
 }
 
-/// The right to receive. The thread that holds it waits in the queue.
+/// The right to receive. The thread that holds this lock is the only one that waits in the queue.
 struct Turn {
     left: Option<u64>,
     outcome: Option<Result>,
@@ -205,13 +205,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Crew<'_> {
     fn leave(&self) {
-        // Relaxed: the threads hand over nothing by this count; `thread::scope` joins them.
+        // Relaxed: the count publishes no other data; `thread::scope` joins the threads.
         if self.running.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.ending.finish();
         }
     }
 
-    /// Ends the receiving with this failure, unless there is an earlier one.
+    /// Ends the receiving with this failure, unless another thread has reported a failure before.
     fn fail(&self, failure: Failure) {
         lock(&self.turn).end(Err(failure));
     }
@@ -241,7 +241,7 @@ impl<'a> Crew<'a> {
     }
 
     fn pause(&self, failures: u32) {
-        // A message that waits by itself exhausts no deliveries.
+        // A returned message that waits for its delay uses up no deliveries, so no pause is needed.
         let waits = self.plan.retry_delay.is_some() || self.from.delays_retries();
         if self.plan.follow && !waits {
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures));
@@ -249,7 +249,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Receives the next message. None if there is nothing more to do.
+    /// Receives the next message. Returns None if no further message is to be received.
     fn next(&self) -> Option<Held<'a>> {
         let mut turn = lock(&self.turn);
         if turn.left == Some(0) || self.ending.is_asked() {
@@ -268,7 +268,7 @@ impl<'a> Crew<'a> {
                 return Some(message);
             }
             Ok(None) => turn.end(Ok(())),
-            // The wait was interrupted because of the signal.
+            // A signal to umsg interrupted the wait.
             Err(_) if self.ending.is_asked() => turn.end(Ok(())),
             Err(failure) => turn.end(Err(failure)),
         }
@@ -290,7 +290,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Runs the command for a message. Returns whether the message is done.
+    /// Runs the command for a message. Returns whether the command has completed the message.
     fn handle(&self, message: Held<'a>) -> bool {
         let trouble = match self.job.run(&message, &self.ending) {
             Ok(End::Done) => return self.acknowledge(message),
@@ -319,7 +319,7 @@ impl<'a> Crew<'a> {
         let which = Which::of(&message);
         match message.acknowledge() {
             Ok(()) => {
-                // Relaxed: the word is only a count.
+                // Relaxed: the count publishes no other data.
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
                 true
             }
@@ -334,7 +334,7 @@ impl<'a> Crew<'a> {
 
     /// Counts a message that has returned to the queue, and reports it.
     fn note(&self, which: Which, trouble: Trouble, what: &str) {
-        // Relaxed: the word is only a count.
+        // Relaxed: the count publishes no other data.
         self.returned.fetch_add(1, Ordering::Relaxed);
         let Trouble { why, status } = trouble;
         if !self.plan.quiet {
@@ -352,7 +352,7 @@ impl<'a> Crew<'a> {
         });
     }
 
-    /// Returns the messages that were kept.
+    /// Returns the kept messages to the queue.
     fn release(&self) {
         for message in lock(&self.kept).drain(..) {
             self.from.give_back(message, self.plan.retry_delay);

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::families::Value;
 use super::text::encode;
 
-/// The state of a bridge, as far as metrics show it.
+/// The state of a bridge, with the fields that metrics need.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Bridge {
@@ -37,10 +37,10 @@ pub struct Bridge {
     updated_ms: u64,
 }
 
-/// A bridge writes its state at least each second.
+/// The age up to which a state is current: a bridge writes its state at least once a second.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// The most states that are read, and the longest, in bytes: other users may write such files.
+/// The maximum number of states that are read. The limits of number and length are needed because other users may write such files.
 const MOST: usize = 1000;
 const LONGEST: u64 = 64 * 1024;
 
@@ -68,7 +68,7 @@ pub fn read(namespace: &Path) -> Vec<Bridge> {
     bridges
 }
 
-/// Reads a regular file of this owner. A FIFO or a link in its place is skipped.
+/// Reads a regular file of this owner. Returns None for a FIFO, a link or a file of another owner.
 fn contents(path: &Path, owner: u32) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
@@ -82,7 +82,7 @@ fn contents(path: &Path, owner: u32) -> Option<Vec<u8>> {
 }
 
 impl Bridge {
-    /// Returns whether a process keeps this state up to date.
+    /// Returns whether a running process keeps this state up to date.
     fn runs(&self) -> bool {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         now.saturating_sub(Duration::from_millis(self.updated_ms)) < FRESH
@@ -165,7 +165,7 @@ const FAMILIES: &[(&str, Option<&str>, MetricType, &str, Of)] = &[
     ),
 ];
 
-/// Encodes the metrics of all bridges. A namespace without bridges has none of them.
+/// Encodes the metrics of all bridges. Writes no metric if the namespace has no bridge.
 pub fn encode_all(bridges: &[Bridge], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     if bridges.is_empty() {
         return Ok(());

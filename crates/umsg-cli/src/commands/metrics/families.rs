@@ -6,25 +6,25 @@ use prometheus_client::metrics::MetricType;
 
 use crate::commands::sample::figures::Figures;
 
-/// A figure of a metric.
+/// The value of a metric for one queue.
 pub(super) enum Value {
     Whole(u64),
     Real(f64),
 }
 
-/// Returns a figure of a queue; None if the queue does not have it.
+/// Returns the value of a queue. None if the kind of queue does not have this value.
 pub(super) type Of = fn(&Figures) -> Option<Value>;
 
-/// A metric of each queue.
+/// A metric that is printed for each queue.
 #[derive(Debug)]
 pub(super) struct Family {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) unit: Option<&'static str>,
     pub(super) kind: MetricType,
-    /// The name of a label beside those of the queue.
+    /// The name of a label that the metric has in addition to the labels of the queue.
     pub(super) label: &'static str,
-    /// The figures, by the value of that label.
+    /// The values of that label, each with its figure.
     pub(super) series: &'static [(&'static str, Of)],
 }
 
@@ -60,7 +60,7 @@ const BYTES: Option<&str> = Some("bytes");
 const SECONDS: Option<&str> = Some("seconds");
 use MetricType::{Counter, Gauge};
 
-/// The metrics of each queue.
+/// The metrics that are printed for each queue.
 pub(super) const FAMILIES: &[Family] = &[
     family(
         Gauge,
@@ -262,7 +262,7 @@ fn some(value: Option<u64>) -> Option<Value> {
     value.map(Value::Whole)
 }
 
-/// Seconds since 1970.
+/// Converts a time to seconds since 1970.
 fn time(time: Option<SystemTime>) -> Option<Value> {
     let since = time?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     Some(Value::Real(since.as_secs_f64()))

@@ -29,7 +29,7 @@ use crate::{output, values};
 use serve::Loopback;
 use text::{Form, Text, Texts};
 
-/// The time after which a queue that could not be opened is tried again.
+/// The time after which the command tries again to open a queue that could not be opened.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Print the state of all queues and rings as metrics for Prometheus
@@ -96,13 +96,13 @@ impl Metrics {
         loop {
             let begin = Instant::now();
             thread::sleep(interval);
-            // A failure may pass: a full disk, a namespace that is created again.
+            // The error is printed, and the command continues, because the cause may end: a full disk, or a namespace that is created again.
             let line = write(path, texts).map_or_else(|failure| failure.line(), |()| String::new());
             if line != complaint && !line.is_empty() {
                 say(&line);
             }
             complaint = line;
-            // An interval of 0 must not take all of a processor.
+            // A pause of 10 ms, so that an interval of 0 does not occupy a processor.
             if begin.elapsed() < Duration::from_millis(10) {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -120,7 +120,7 @@ fn write(path: &Path, texts: &mut Texts<'_>) -> Result {
 }
 
 fn store(path: &Path, text: &Text) -> io::Result<()> {
-    // A symbolic link stays; its target is replaced. A device or a pipe can't be replaced.
+    // If the path is a symbolic link, replaces the target of the link. A device or a pipe can't be replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
         return text.write_to(&mut File::options().write(true).open(&target)?);

@@ -1,7 +1,7 @@
 //! Metrics over HTTP, on the loopback interface.
 //!
-//! One thread at a time scrapes. Several threads send, so that a client that reads slowly does not stop the others; the kernel ends a send that makes
-//! no progress for [`PATIENCE`].
+//! One thread at a time reads the queues. Several threads send, so that a client that reads slowly does not delay other clients. If a send makes no
+//! progress for [`PATIENCE`], the kernel ends it.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -16,7 +16,7 @@ use super::text::{Form, Text, Texts};
 use crate::failure::{Code, Failure, Result, say};
 use crate::output;
 
-/// The number of threads that send.
+/// The number of threads that answer requests.
 const SENDERS: usize = 4;
 /// The maximum time for which a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,8 +30,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 #[derive(Clone, Copy, Debug)]
 pub struct Loopback(SocketAddr);
 
-/// Parses an address and a port. Only the loopback interface is permitted: the users of this machine may know the names of queues, but no other
-/// user needs them.
+/// Parses an address and a port. Only addresses of the loopback interface are permitted: the metrics show the names of queues, which are meant for
+/// users of this machine only.
 pub fn loopback(text: &str) -> Result<Loopback, String> {
     let address: SocketAddr = text
         .parse()
@@ -52,13 +52,13 @@ pub fn run(address: &Loopback, mut texts: Texts<'_>) -> Result {
         Failure::new(Code::Failed, line)
     };
     let listener = TcpListener::bind(address.0).map_err(|error| failed(&error))?;
-    // Accepted connections inherit the option.
+    // The connections that are accepted inherit this socket option.
     let _ = set_socket_timeout(&listener, Timeout::Send, Some(PATIENCE));
     let bound = listener.local_addr().map_err(|error| failed(&error))?;
     let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
-    // Opens the queues, so that the first scrape takes no longer than the following ones. A failure is reported to the first client.
+    // Opens the queues now, so that the first scrape takes no longer than later scrapes. A failure is reported to the first client.
     let _ = texts.of_now(Form::OpenMetrics);
-    // A program that waits for this line may connect now.
+    // The socket is ready before this line is printed, so that a program that waits for the line can connect.
     let mut out = output::standard()?;
     writeln!(out, "http://{bound}{PATH}")?;
     out.flush()?;
@@ -77,7 +77,7 @@ pub fn run(address: &Loopback, mut texts: Texts<'_>) -> Result {
 
 struct Site<'a> {
     texts: Mutex<Texts<'a>>,
-    /// The last failure, so that it is reported once.
+    /// The last failure that was printed. The same failure is not printed again.
     complaint: Mutex<String>,
 }
 
@@ -90,13 +90,13 @@ impl Site<'_> {
             });
             let request = match request {
                 Ok(request) => request,
-                // The other threads get the same error: the listening socket is gone.
+                // The listening socket has failed, so the other threads get the same error.
                 Err(failure) => {
                     failure.report();
                     std::process::exit(Code::Failed as i32);
                 }
             };
-            // A client that has gone is no failure.
+            // An error means that the client has closed the connection.
             let _ = self.answer(request);
         }
     }
@@ -154,7 +154,7 @@ impl Site<'_> {
     }
 }
 
-/// Returns the answer to a request that is no GET or HEAD.
+/// Returns the answer to a request with a method other than GET or HEAD.
 fn refusal() -> Response<io::Cursor<Vec<u8>>> {
     let refusal = Response::from_string("Use GET.\n").with_status_code(405);
     let headers = [("Content-Type", PLAIN), ("Allow", "GET, HEAD")];
@@ -164,19 +164,20 @@ fn refusal() -> Response<io::Cursor<Vec<u8>>> {
         .fold(refusal, Response::with_header)
 }
 
-/// A status code, a content type, and the text.
+/// An answer: a status code, a content type, and the text.
 type Answer = (u16, &'static str, Arc<Text>);
 
 fn plain(code: u16, line: &str) -> Answer {
     (code, PLAIN, Arc::new(Text::plain(format!("{line}\n"))))
 }
 
-/// Sends a head, and the text if the client wants it. tiny_http would send the text in parts of 8 KiB, with a system call for each.
+/// Sends a head, and also the text if the method is GET. The function sends the text itself, because tiny_http would send it in parts of 8 KiB, with
+/// a system call for each part.
 fn send(request: Request, head: Response<io::Empty>, text: &Text) -> io::Result<()> {
     let is_head_only = *request.method() == Method::Head;
     let version = request.http_version().clone();
     let mut writer = request.into_writer();
-    // Without the headers of the request, the head promises no chunks.
+    // The request's headers are left out, so that the head does not announce a chunked body.
     head.raw_print(&mut writer, version, &[], true, None)?;
     if !is_head_only {
         text.write_to(&mut writer)?;

@@ -28,7 +28,7 @@ pub enum Form {
     Prometheus,
 }
 
-/// The texts of one scrape after the other.
+/// Produces the text of one scrape after the other.
 pub struct Texts<'a> {
     gatherer: Gatherer<'a>,
     last: Arc<Text>,
@@ -46,7 +46,7 @@ impl<'a> Texts<'a> {
     /// The errors of [`Gatherer::sample`].
     pub fn of_now(&mut self, form: Form) -> Result<Arc<Text>> {
         let snapshot = self.gatherer.sample()?;
-        // The memory of the last text is used again, unless a thread still sends that text. The kernel would clear each page of new memory.
+        // Reuses the memory of the last text, unless a thread still sends that text. New memory would cost more, because the kernel clears each page.
         let mut text = Arc::try_unwrap(std::mem::take(&mut self.last)).unwrap_or_default();
         text.renew(snapshot, form);
         self.last = Arc::new(text);
@@ -54,18 +54,18 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// A text in pieces, which are not copied into one: the text of 10,000 queues has 20 MB.
+/// A text in pieces. The pieces are not joined, because the text of 10,000 queues has 20 MB.
 pub struct Text {
     pieces: Vec<Piece>,
 }
 
-/// The text of one metric of all queues. Without a family, the text of the namespace's metrics.
+/// The text of one metric, for all queues. If `family` is None: the text of the metrics of the namespace.
 struct Piece {
     family: Option<&'static Family>,
     text: String,
 }
 
-/// All metrics, without their texts.
+/// A text with a piece for each metric; the pieces are empty.
 impl Default for Text {
     fn default() -> Text {
         let families = FAMILIES.iter().map(Some);
@@ -77,7 +77,7 @@ impl Default for Text {
 }
 
 impl Text {
-    /// Makes a text that is no metrics.
+    /// Makes a text that contains no metrics, such as an error message.
     pub fn plain(text: String) -> Text {
         let family = None;
         Text {
@@ -95,7 +95,7 @@ impl Text {
         pieces.try_for_each(|piece| out.write_all(piece.text.as_bytes()))
     }
 
-    /// Writes all metrics.
+    /// Writes the text of all metrics.
     fn renew(&mut self, snapshot: Snapshot, form: Form) {
         // For few queues, one thread writes the whole text.
         let least = FAMILIES.len() * SHARE / snapshot.figures.len().max(1);
@@ -129,8 +129,8 @@ impl Piece {
     }
 }
 
-/// Writes the text that prometheus-client makes: the heading of a metric, and its series on request. For many queues, [`Snapshot::write_series`] is
-/// faster.
+/// Writes the text that prometheus-client makes: the heading of a metric, and on request also its series. For many queues, [`Snapshot::write_series`]
+/// is faster.
 fn encode_into(
     text: &mut String,
     snapshot: &Arc<Snapshot>,
@@ -162,7 +162,7 @@ impl EncodeLabelSet for Labels<'_> {
     }
 }
 
-/// A part of the text.
+/// A part of the text that one thread writes.
 #[derive(Debug)]
 struct Part {
     snapshot: Arc<Snapshot>,
@@ -244,8 +244,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Writes the series of a metric, in the form of [`encode_family`](Self::encode_family), which both texts share. The labels of a queue are there
-    /// already.
+    /// Writes the series of a metric in the form of [`encode_family`](Self::encode_family), which OpenMetrics and Prometheus share. The labels of
+    /// each queue were formatted before.
     fn write_series(&self, family: &Family, text: &mut String) {
         let mut name = family.name.to_owned();
         if let Some(unit) = family.unit {
@@ -270,7 +270,7 @@ impl Snapshot {
             for (further, of) in &values {
                 let number = match of(figures) {
                     None => continue,
-                    // A gauge of this size is a real number.
+                    // A gauge above the range of `i64` is printed as a floating-point number.
                     Some(Value::Whole(number)) if is_gauge && i64::try_from(number).is_err() => {
                         real.format_finite(number as f64)
                     }
@@ -300,7 +300,7 @@ pub fn encode(
             series.encode_counter::<NoLabelSet, u64, u64>(value, None)
         }
         (Counter, Value::Real(value)) => series.encode_counter::<NoLabelSet, f64, u64>(value, None),
-        // Gauges of the crate prometheus-client have signed or real values.
+        // prometheus-client has gauges of `i64` and of `f64` only.
         (_, Value::Whole(value)) => match i64::try_from(*value) {
             Ok(value) => series.encode_gauge(&value),
             Err(_) => series.encode_gauge(&(*value as f64)),
@@ -315,7 +315,7 @@ mod tests {
     use crate::commands::sample::figures::{Figures, labels};
     use std::time::SystemTime;
 
-    /// Returns a queue in which each number is another one.
+    /// Returns figures in which each number differs from the others.
     fn figures(kind: Kind, queue: &str, mut next: u64) -> Figures {
         let mut number = || {
             next = next.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) + 1;
@@ -331,7 +331,7 @@ mod tests {
             leased: (kind != Kind::Ring).then(&mut number),
             reserved: Some(number()),
             capacity: Some(u64::MAX),
-            // A fill is finite: a queue without room is full.
+            // The fill is always finite: a queue without capacity has the fill 1.
             fill: number() as f64 / 7.0,
             oldest: Some(time),
             closed: true,

@@ -47,9 +47,9 @@ impl Board {
         }
     }
 
-    /// Counts a message that has arrived.
+    /// Counts a message that has arrived in its destination queue.
     pub fn carried(&self, bytes: usize) {
-        // Relaxed: only people read the counts.
+        // Relaxed: the counts publish no other data.
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.works();
@@ -57,12 +57,12 @@ impl Board {
 
     /// Counts a message that went to the dead-letter queue.
     pub fn dead_lettered(&self) {
-        // Relaxed: only people read the count.
+        // Relaxed: the count publishes no other data.
         self.dead_lettered.fetch_add(1, Ordering::Relaxed);
         self.works();
     }
 
-    /// Notes an error after which the pair tries again. Reports the error only if it differs from the last noted error.
+    /// Records an error after which the pair tries again. Prints the error only if it differs from the last recorded error.
     pub fn waits(&self, why: &str) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if *trouble == why {
@@ -76,7 +76,7 @@ impl Board {
         }
     }
 
-    /// Clears a noted error, and reports that the pair works again.
+    /// Clears a recorded error, and prints that the pair works again.
     pub fn works(&self) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if !trouble.is_empty() {
@@ -96,9 +96,9 @@ impl Board {
         self.report(if is_well { "running" } else { "waiting" });
     }
 
-    /// Prints a line with this state and the counts. Ignores a failed write, because messages are carried without the line.
+    /// Prints a line with this state and the counts. Ignores a failed write, because the relay carries messages without the line, too.
     pub fn report(&self, state: &str) {
-        // The write to a pipe that is full may last, and the pairs need the lock for each message.
+        // The lock is released before the write: a write to a full pipe may block, and the pair needs the lock for each message.
         let trouble = self
             .trouble
             .lock()

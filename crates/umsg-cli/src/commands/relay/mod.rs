@@ -8,7 +8,7 @@
 //! | the places at which tests kill the relay | [`crash`] |
 //! | the lines about each pair | [`board`] |
 //!
-//! docs/protocols.md, "The relay", describes the steps and the deaths.
+//! docs/protocols.md, "The relay", describes the steps of the relay, and its state after a death at each step.
 
 mod board;
 mod crash;
@@ -118,7 +118,7 @@ impl Relay {
             true => place::namespace(cli)?,
             false => place::existing(cli)?,
         };
-        // A made queue gets exactly the mode of the other queue: the umask must remove no bit.
+        // A queue that the relay creates gets exactly the mode of the other queue of its pair: the umask must remove no bit.
         rustix::process::umask(rustix::fs::Mode::empty());
         let signals = ending::listen(&[ending::INTERRUPT, ending::TERMINATE, ending::USER])?;
         let scene = Scene::new(namespace, self.create, self.dead_letter.clone())?;
@@ -152,17 +152,18 @@ impl Relay {
     }
 }
 
-/// Tells the state to a service manager. An error is only printed, because the command works without a service manager, too.
+/// Reports the state to a service manager. An error is only printed, because the relay also works without a service manager.
 fn tell(state: &str) {
     if let Err(error) = service::tell(state) {
         eprintln!("umsg: sd_notify: {error}");
     }
 }
 
-/// Passes signals and changes of queues' names on to the pairs, until all pairs have ended.
+/// Passes signals to the pairs, and tells pairs when the names of their queues change, until all pairs have ended.
 fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: impl Fn() -> bool) {
     loop {
-        // Relaxed: this thread itself sets the flag. If it misses that a pair has cleared the flag, it interrupts that pair once more.
+        // Relaxed: this thread itself sets the flag. If this thread does not yet see that a pair has cleared the flag, it interrupts that pair once
+        // more, which is harmless.
         let looks = |worker: &&Worker| worker.looks.load(Ordering::Relaxed);
         let is_urgent = scene.is_stopped() || workers.iter().any(|worker| looks(&worker));
         let events = [signals.as_fd(), scene.changes.as_fd(), scene.over.as_fd()];
@@ -181,7 +182,7 @@ fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: i
             pass_on(scene, workers);
         }
         if ready[2] {
-            // Only a panic ends a pair before the relay ends.
+            // A pair that ends before the relay has panicked. So the relay ends, too.
             scene.stop();
         }
         if scene.is_stopped() && have_ended() {
@@ -195,13 +196,13 @@ fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: i
     }
 }
 
-/// Tells the pairs whose queues' names have changed to check these names.
+/// Makes the pairs whose queues' names have changed check these names.
 fn pass_on(scene: &Scene, workers: &[Worker]) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(&scene.changes, &mut buffer);
     while let Ok(event) = reader.next() {
         for worker in workers.iter().filter(|worker| worker.has_watch(event.wd())) {
-            // Release: see `Crew::interrupted`.
+            // Release: pairs with the Acquire in `Crew::interrupted`.
             worker.looks.store(true, Ordering::Release);
         }
     }

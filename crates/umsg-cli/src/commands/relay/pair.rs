@@ -69,7 +69,8 @@ fn parse(argument: &OsStr) -> Result<Declared, String> {
     Ok(Declared { kernel, umsg, want })
 }
 
-/// Splits the selection of types from the argument's end. The name of a POSIX queue can end like a selection, so only System V queues have one.
+/// Splits the selection of types from the argument's end. Only the arguments of System V queues have a selection, because the name of a POSIX queue
+/// may end like one.
 fn selection(argument: &[u8]) -> Result<(&[u8], Want), String> {
     let Some(comma) = argument.iter().rposition(|byte| *byte == b',') else {
         return Ok((argument, Want::Any));
@@ -89,7 +90,7 @@ fn selection(argument: &[u8]) -> Result<(&[u8], Want), String> {
     Ok((&argument[..comma], want))
 }
 
-/// Splits `KERNEL=UMSG`. A name has a slash only at its start, so that `=/` separates two names.
+/// Splits `KERNEL=UMSG` into the two names. A POSIX name has its only slash at its start, so `=/` separates two names.
 fn split(queues: &[u8]) -> (&[u8], &[u8]) {
     let is_begin = |rest: &[u8]| {
         let begins: [&[u8]; 4] = [b"=/", b"=key:", b"=id:", b"=0x"];
@@ -112,7 +113,7 @@ impl Declared {
     }
 }
 
-/// Returns the pairs of the options --in, --out and --both. Fails if there is none, if one is named twice, or if messages would circulate.
+/// Returns the pairs of the options --in, --out and --both. Fails if there is no pair, if two pairs are the same, or if messages would circulate.
 pub fn pairs(into: &[Declared], out: &[Declared], both: &[Declared]) -> Result<Vec<Pair>> {
     let wrong = |declared: &Declared, why: &str| {
         Failure::new(Code::Usage, format_args!("{}: {why}", declared.kernel))
@@ -153,7 +154,8 @@ fn check(pairs: &[Pair]) -> Result {
         for other in &pairs[..index] {
             let shares_kernel = one.kernel.lossy() == other.kernel.lossy();
             let is_same = shares_kernel && one.umsg.lossy() == other.umsg.lossy();
-            // A pair copies a System V message before it receives the message.
+            // For a System V queue of the kernel, a pair copies a message before it receives the message. So two pairs could deliver one message
+            // twice.
             let copies_twice = shares_kernel
                 && matches!(one.kernel, Address::SystemV(_))
                 && (one.way, other.way) == (Way::In, Way::In);
@@ -184,8 +186,8 @@ fn check(pairs: &[Pair]) -> Result {
     }
 }
 
-/// Returns the queues through which some message would circulate, the first one also at the end. A queue that is named once by its key and once by its
-/// identifier counts as two.
+/// Returns the queues through which a message would circulate. The list begins and ends with the same queue. A queue that is named by its key in one
+/// pair and by its identifier in another is treated as two queues.
 fn circle(pairs: &[Pair]) -> Option<Vec<String>> {
     let mut types: Vec<i64> = pairs
         .iter()
@@ -194,7 +196,7 @@ fn circle(pairs: &[Pair]) -> Option<Vec<String>> {
             Want::Type(mtype) | Want::Except(mtype) => Some(mtype),
         })
         .collect();
-    // A type that no pair names stands for all of these.
+    // One type that no pair names represents all types that no pair names.
     types.extend((1..).find(|mtype| !types.contains(mtype)));
     types.into_iter().find_map(|mtype| {
         let carried: Vec<&Pair> = pairs.iter().filter(|pair| pair.want.takes(mtype)).collect();
@@ -204,7 +206,7 @@ fn circle(pairs: &[Pair]) -> Option<Vec<String>> {
     })
 }
 
-/// Returns the way from the last of some queues back to the first one, if there is one.
+/// Returns the path from the last of some queues back to the first queue, if there is such a path.
 fn way(pairs: &[&Pair], places: Vec<String>) -> Option<Vec<String>> {
     let last = places.last()?;
     let mut next = pairs.iter().filter(|pair| pair.from() == *last);
@@ -234,7 +236,7 @@ fn are_disjoint(one: Want, other: Want) -> bool {
 }
 
 impl Pair {
-    /// The queue from which messages are taken.
+    /// Returns the name of the source queue.
     pub fn from(&self) -> String {
         match self.way {
             Way::In => format!("kernel:{}", self.kernel),
@@ -242,7 +244,7 @@ impl Pair {
         }
     }
 
-    /// The queue in which messages are placed.
+    /// Returns the name of the destination queue.
     pub fn to(&self) -> String {
         match self.way {
             Way::In => self.umsg.to_string(),
@@ -350,7 +352,7 @@ mod tests {
         );
         assert!(fails(&into, &out("key:1=key:4,except=7"), &[]));
         assert!(!fails(&into, &out("key:1=key:4,except=1"), &[]));
-        // A pair whose queues no message leaves.
+        // Messages end in a queue that is the source of no pair, so nothing circulates.
         assert!(!fails(&twice("/a=/b", "/c=/b"), &one("/d=/b"), &[]));
         let both = pairs(&[], &[], &one("key:1,type=5")).unwrap();
         let meant: Vec<String> = both.iter().map(ToString::to_string).collect();

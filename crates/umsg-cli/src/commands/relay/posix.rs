@@ -20,7 +20,8 @@ use super::worker::{Crew, Halt, Hand};
 use crate::address::Address;
 use crate::names::Name;
 
-/// The limits of a dead-letter queue that the relay makes: messages, and bytes of a message. High limits cost nothing: only messages take memory.
+/// The limits of a dead-letter queue that the relay creates: the number of messages, and the bytes of a message. High limits are free, because only
+/// messages in the queue take memory.
 const DEAD_LETTERS: (u32, u32) = (65_536, 16 << 20);
 
 /// The open queues of a pair.
@@ -28,7 +29,7 @@ pub struct Ends {
     way: Way,
     kernel: KernelQueue,
     queue: Arc<Queue>,
-    /// The path of the queue's file, or of the directory of a transient queue.
+    /// The path of the queue's file. For a queue with remove-on-last-close: the path of its directory.
     file: PathBuf,
     dead_letter: Option<(String, Arc<Queue>)>,
 }
@@ -59,7 +60,7 @@ fn of_kernel(name: &Name, error: Errno) -> String {
     format!("kernel:{name}: {why}")
 }
 
-/// Opens umsg's queue for one direction. None if there is no queue of this name.
+/// Opens umsg's queue for one direction. Returns None if no queue has this name.
 fn existing(namespace: &Namespace, name: &Name, way: Way) -> Result<Option<Queue>, String> {
     let mut options = options(namespace, way);
     match options.create(false).open(name) {
@@ -76,7 +77,7 @@ fn options(namespace: &Namespace, way: Way) -> OpenOptions {
     options
 }
 
-/// Makes umsg's queue with the mode and the attributes of the kernel's queue.
+/// Creates umsg's queue with the mode and the attributes of the kernel's queue.
 fn copied(
     namespace: &Namespace,
     name: &Name,
@@ -97,8 +98,8 @@ fn copied(
         .map_err(|error| format!("{name}: {error}"))
 }
 
-/// Makes the kernel's queue with the mode and the attributes of umsg's queue, or with the system's defaults if there is none. Only root may exceed
-/// the system's limit of messages: for another user, the queue gets that limit. Fails with EEXIST if there is a queue.
+/// Creates the kernel's queue with the mode and the attributes of umsg's queue. If umsg has no such queue, the kernel's queue gets the system's
+/// defaults. Only root may exceed the system's limit of messages: for another user, the queue gets that limit. Fails with EEXIST if the queue exists.
 fn made(name: &Name, access: (Access, bool), like: Option<&Queue>) -> Result<KernelQueue, Errno> {
     let attributes = like.map(Queue::attributes);
     let mode = like.map_or(0o600, |queue| queue.mode() & 0o777);
@@ -123,7 +124,7 @@ fn made(name: &Name, access: (Access, bool), like: Option<&Queue>) -> Result<Ker
         _ => Err(error),
     });
     let queue = opened?;
-    // The mode is exact even if the umask has removed bits.
+    // Sets the exact mode, even if the umask has removed bits.
     if like.is_some() {
         queue.set_mode(mode)?;
     }
@@ -144,7 +145,7 @@ impl Ends {
         let found = existing(namespace, name, way)?;
         let opened = match KernelQueue::open(bytes(kernel), access, None) {
             Err(Errno::NOENT) if creates => match made(kernel, access, found.as_ref()) {
-                // Another process has made the queue meanwhile. The queue keeps that process's mode and limits.
+                // Another process has created the queue meanwhile. The queue keeps the mode and the limits that this process gave it.
                 Err(Errno::EXIST) => KernelQueue::open(bytes(kernel), access, None),
                 made => made,
             }
@@ -176,7 +177,7 @@ impl Ends {
             .map_err(|why| format!("kernel:{kernel}: {why}"))?;
         crew.watch(&ends.file)
             .map_err(|why| format!("{name}: {why}"))?;
-        // A name that was removed before its watch began causes no event.
+        // The names are checked once here, because a removal before the start of the inotify watch causes no event.
         match ends.names() {
             (true, true) => Ok(ends),
             (false, _) => Err(format!(
@@ -188,7 +189,7 @@ impl Ends {
         }
     }
 
-    /// Fails if the kernel's queue can hand over a message that is too long for umsg's queue and for the dead-letter queue.
+    /// Fails if the kernel's queue can deliver a message that is too long for umsg's queue and for the dead-letter queue.
     fn check_lengths(&self, kernel: &Name, name: &Name) -> Result<(), String> {
         let (given, taken) = (self.kernel.message_size(), self.message_size());
         if self.way == Way::Out || given <= taken {
@@ -210,13 +211,13 @@ impl Ends {
         self.queue.attributes().message_size
     }
 
-    /// Returns whether the names of the kernel's queue and of umsg's queue still lead to them.
+    /// Returns two values: whether the name of the kernel's queue, and whether the name of umsg's queue, still lead to the opened queues.
     fn names(&self) -> (bool, bool) {
         let leads = |path: &Path| {
             let found = std::fs::symlink_metadata(path);
             found.is_ok_and(|file| (file.dev(), file.ino()) == self.queue.identity())
         };
-        // A transient queue is a directory with the queue's file.
+        // A queue with remove-on-last-close is a directory that contains the queue's file.
         let is_ours = leads(&self.file) || leads(&self.file.join("queue"));
         (self.kernel.is_current(), is_ours)
     }
@@ -228,8 +229,8 @@ impl Ends {
         }
     }
 
-    /// Is called after an interruption. Fails if the relay ends, or if the name of a queue leads elsewhere. Without `waits`, the pair carries what is
-    /// left in a removed queue: only the name of the queue to which messages go counts.
+    /// Handles an interruption. Fails if the relay ends, or if the name of a queue now leads to another queue or to none. If `waits` is false, the
+    /// source queue was removed and the pair carries its remaining messages. Then only the name of the destination queue is checked.
     fn interrupted(&self, crew: Crew<'_>, waits: bool) -> Result<(), Halt> {
         crew.interrupted(|| match waits {
             true => self.names() == (true, true),
@@ -243,14 +244,14 @@ impl Ends {
         let mut waits = true;
         loop {
             let carried = match self.way {
-                // A message at hand is placed first.
+                // A message in `hand` has left the kernel's queue, so it is placed before the pair may stop.
                 _ if hand.is_none() && crew.is_asked() => self.interrupted(crew, waits),
                 Way::In => self.carry_in(crew, hand, (&mut buffer, waits)),
                 Way::Out => self.carry_out(crew, waits),
             };
             match carried {
                 Ok(()) => {}
-                // The name of the queue from which messages come leads elsewhere: the pair first carries what is left in that queue.
+                // The source queue was removed or replaced. The pair first carries the messages that are left in the source queue.
                 Err(Halt::Gone) if waits && self.goal_is_current() => waits = false,
                 Err(halt) => return halt,
             }
@@ -271,7 +272,7 @@ impl Ends {
             return self.place(crew, (rooms, hand), (priority, &message));
         }
         self.wait_for_message(crew, waits)?;
-        // The room is reserved before the receive, because a message that has left the kernel must have a place.
+        // The room is reserved before the receive, because a message that has left the kernel's queue must have a place in umsg's queue.
         let rooms = self.rooms(crew, waits)?;
         reached(Point::IN_RESERVED);
         match self.kernel.receive(buffer) {
@@ -332,7 +333,7 @@ impl Ends {
             (true, Some(room)) => room,
             _ => rooms.queue,
         };
-        // A message at hand may come from an earlier queue of the kernel, whose messages were longer.
+        // A message in `hand` may come from the kernel's previous queue of this name, which had longer messages.
         if message.len() > room.len() {
             *hand = Some((i64::from(priority), message.to_vec()));
             return Err(Halt::Trouble(format!(
@@ -357,7 +358,7 @@ impl Ends {
     }
 
     fn carry_out(&self, crew: Crew<'_>, waits: bool) -> Result<(), Halt> {
-        // A lease counts as a delivery. So a message is leased only if there is room for it.
+        // A lease counts as a delivery. So the pair leases a message only if the kernel's queue has room.
         if crew.is_blocked() {
             self.check_first(crew)?;
         }
@@ -377,7 +378,7 @@ impl Ends {
         loop {
             match self.kernel.send(&message, lease.priority()) {
                 Ok(()) => break,
-                // On an error, the lease is dropped, so that the message returns to its place.
+                // If `interrupted` fails, the lease is dropped, so that the message returns to its place.
                 Err(Errno::INTR) => self.interrupted(crew, waits)?,
                 Err(error) => return Err(Halt::Trouble(error.to_string())),
             }
@@ -391,7 +392,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Waits until the kernel's queue has room. Other senders may fill it before the relay sends.
+    /// Waits until the kernel's queue has room. Another sender may take the room before the relay sends.
     fn wait_for_room(&self, crew: Crew<'_>, waits: bool) -> Result<(), Halt> {
         loop {
             let mut polled = [PollFd::new(&self.kernel, PollFlags::OUT)];
@@ -403,7 +404,8 @@ impl Ends {
         }
     }
 
-    /// Fails if no queue takes the first message, which an attempt has met before. Looks at the message without a lease.
+    /// Called after an attempt that found a message that no queue accepts. Fails if the first message is still one that no queue accepts. Reads the
+    /// message without a lease.
     fn check_first(&self, crew: Crew<'_>) -> Result<(), Halt> {
         let first = self.queue.peek(0);
         let first = first.map_err(|error| Halt::Trouble(error.to_string()))?;
@@ -468,7 +470,7 @@ struct Rooms {
     dead_letter: Option<Reservation<'static>>,
 }
 
-/// Opens the dead-letter queue for POSIX messages, or makes it if it is missing. None if --dead-letter names no POSIX queue.
+/// Opens the dead-letter queue for POSIX messages, and creates it if it is missing. Returns None if no --dead-letter names a POSIX queue.
 fn dead_letter(crew: Crew<'_>) -> Result<Option<(String, Arc<Queue>)>, String> {
     let named = crew.scene.dead_letters.iter().find_map(|one| match one {
         Address::Posix(name) => Some(name),

@@ -13,7 +13,7 @@ use super::pair::Way;
 use super::worker::{Crew, Halt, Hand};
 use crate::address::{Address, Label};
 
-/// The number of messages among which the relay looks for the first one that a pair carries.
+/// The maximum number of messages that the relay searches for the first one that a pair carries.
 const MOST_SEEN: usize = 1 << 20;
 
 /// The open queues of a pair.
@@ -90,7 +90,7 @@ impl Ends {
             Err(Errno::NOENT) if creates => {
                 let mode = like.as_ref().map_or(0o600, |like| like.mode & 0o777);
                 let (made, is_new) = match open_kernel(*kernel, Some(mode)) {
-                    // Another process has made the queue meanwhile. The queue keeps that process's limit.
+                    // Another process has created the queue meanwhile. The queue keeps the limit that this process gave it.
                     Err(Errno::EXIST) => (open_kernel(*kernel, None), false),
                     made => (made, true),
                 };
@@ -99,7 +99,7 @@ impl Ends {
             opened => (opened.map_err(|error| of_kernel(*kernel, error))?, false),
         };
         if let Some(like) = like.filter(|_| is_new) {
-            // Only root may exceed the system's limit (msgmnb). After a failure the queue keeps the default.
+            // Only root may exceed the system's limit (msgmnb). If the call fails, the queue keeps the default limit.
             let _ = opened.set_qbytes(like.qbytes);
         }
         let queue = match found {
@@ -113,7 +113,7 @@ impl Ends {
                     qbytes: Some(status.qbytes),
                     ..Change::default()
                 };
-                // After a failure, too, the queue keeps the default.
+                // If the call fails, the queue keeps the default limit.
                 let _ = made.set(&change);
                 made
             }
@@ -132,7 +132,7 @@ impl Ends {
         let mut room = Room::new(msgmax());
         loop {
             let carried = match self.way {
-                // A message at hand is placed first.
+                // A message in `hand` has left the kernel's queue, so it is placed before the pair may stop.
                 _ if hand.is_none() && crew.is_asked() => crew.interrupted(|| true),
                 Way::In => self.carry_in(crew, hand, &mut room),
                 Way::Out => self.carry_out(crew),
@@ -144,7 +144,7 @@ impl Ends {
     }
 
     /// Copies a message of the kernel's queue, places the copy in umsg's queue, and removes the message from the kernel's queue. If the kernel can't
-    /// copy, receives the message into `hand`; the next call places it.
+    /// copy messages, the function receives the message into `hand`, and its next call places the message.
     fn carry_in(&self, crew: Crew<'_>, hand: &mut Hand, room: &mut Room) -> Result<(), Halt> {
         if let Some((mtype, message)) = hand.take() {
             let placed = self.place(crew, mtype, &message);
@@ -165,13 +165,13 @@ impl Ends {
             Ok(len) => len,
             // Another receiver has taken the message.
             Err(Errno::NOMSG | Errno::INTR) => return Ok(()),
-            // The message is longer than the room: msgmax was raised since the pair began.
+            // The message is longer than the buffer: msgmax was raised since the pair began.
             Err(Errno::TOOBIG) => {
                 *room = Room::new(2 * room.len() + 1);
                 return Ok(());
             }
             Err(Errno::NOSYS) => return self.take(hand, room),
-            // The message is longer than msgmax, which was lowered since: the kernel copies no such message.
+            // The message is longer than msgmax, which was lowered after the send. The kernel does not copy such a message.
             Err(Errno::INVAL) if self.kernel.status().is_ok() => return self.take(hand, room),
             Err(error) => return Err(lost(error)),
         };
@@ -206,7 +206,7 @@ impl Ends {
         }
     }
 
-    /// Places a message in umsg's queue, and waits for room. Sends a message that is too long to the dead-letter queue.
+    /// Places a message in umsg's queue, and waits for room. A message that is too long goes to the dead-letter queue.
     fn place(&self, crew: Crew<'_>, mtype: i64, message: &[u8]) -> Result<(), Halt> {
         let most = self.queue.entry().map_or(u64::MAX, |entry| entry.qbytes);
         let most = most.min(self.queue.msgmax() as u64);
@@ -229,8 +229,8 @@ impl Ends {
         Ok(())
     }
 
-    /// Fails if no queue takes the first message that is wanted, which an attempt has met before. Looks at the messages without a lease, which would
-    /// count as a delivery.
+    /// Called after an attempt that found a message that no queue accepts. Fails if the first message of the wanted types is still one that no queue
+    /// accepts. Reads the messages without a lease, because a lease counts as a delivery.
     fn check_first(&self, crew: Crew<'_>) -> Result<(), Halt> {
         let seen = self.queue.look(0, MOST_SEEN, 0);
         let seen = seen.map_err(|error| Halt::Trouble(error.to_string()))?;
@@ -260,7 +260,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns the longest message that the kernel's queue takes, in bytes.
+    /// Returns the size of the longest message that the kernel's queue accepts, in bytes.
     fn most_out(&self) -> Result<u64, Halt> {
         let status = self.kernel.status().map_err(lost)?;
         Ok(status.qbytes.min(msgmax() as u64))
@@ -294,7 +294,7 @@ impl Ends {
         loop {
             match self.kernel.send(lease.mtype(), &message, true) {
                 Ok(()) => break,
-                // On an error, the lease is dropped, so that the message returns to its place.
+                // If `interrupted` fails, the lease is dropped, so that the message returns to its place.
                 Err(Errno::INTR) => crew.interrupted(|| true)?,
                 Err(error) => return Err(lost(error)),
             }
@@ -345,7 +345,7 @@ fn lost(error: Errno) -> Halt {
     })
 }
 
-/// Opens the dead-letter queue for System V messages, or makes it if it is missing. None if --dead-letter names no System V queue.
+/// Opens the dead-letter queue for System V messages, and creates it if it is missing. Returns None if no --dead-letter names a System V queue.
 fn dead_letter(crew: Crew<'_>) -> Result<Option<(Label, Queue)>, String> {
     let named = crew.scene.dead_letters.iter().find_map(|one| match one {
         Address::SystemV(label) => Some(*label),

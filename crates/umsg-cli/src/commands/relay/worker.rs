@@ -1,4 +1,5 @@
-//! The thread of a pair. It waits in a queue, and the main thread interrupts it when the relay ends or the name of a queue leads elsewhere.
+//! The thread of a pair. It waits in a queue. The main thread interrupts it when the relay ends, or when the name of a queue leads to another queue
+//! or to none.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -24,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum Halt {
     /// The relay ends.
     Stop,
-    /// The name of a queue leads elsewhere: the queues are opened again.
+    /// The name of a queue leads to another queue or to none: the pair opens its queues again.
     Gone,
     /// An error, after which the pair tries again.
     Trouble(String),
@@ -64,7 +65,7 @@ impl Scene {
     }
 
     pub fn stop(&self) {
-        // Release: pairs with the Acquire in `is_stopped`. A thread that the event wakes finds the flag set.
+        // Release: pairs with the Acquire in `is_stopped`. A thread that the event wakes sees that the flag is set.
         self.stops.store(true, Ordering::Release);
         raise(&self.stopped);
     }
@@ -74,14 +75,14 @@ impl Scene {
         self.stops.load(Ordering::Acquire)
     }
 
-    /// Waits until the next attempt is due, or until the relay ends.
+    /// Waits until the time of the next attempt, or until the relay ends.
     fn pause(&self) {
         wait_for([self.stopped.as_fd()], Some(RETRY));
     }
 }
 
 fn raise(event: &OwnedFd) {
-    // The write fails only at the counter's highest value: then the event is raised already.
+    // The write fails only if the counter has its highest value. Then the descriptor is readable already.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
@@ -89,11 +90,12 @@ fn raise(event: &OwnedFd) {
 pub struct Worker {
     pub pair: Pair,
     pub board: Board,
-    /// The thread of the pair; 0 for none.
+    /// The id of the pair's thread; 0 if no thread runs.
     pub thread: AtomicI32,
-    /// The main thread sets this flag when the name of a queue may lead elsewhere.
+    /// The main thread sets this flag when the name of a queue may lead to another queue or to none.
     pub looks: AtomicBool,
-    /// Set after a message that no queue takes. The pair looks at the next message then, before it takes a lease: each lease counts as a delivery.
+    /// Set after a message that no queue accepts. While the flag is set, the pair reads the next message before it leases the message, because each
+    /// lease counts as a delivery.
     pub is_blocked: AtomicBool,
     /// The inotify watches of the queues' names.
     watches: Mutex<Vec<i32>>,
@@ -105,10 +107,10 @@ pub enum Ends {
     Sysv(Box<sysv::Ends>),
 }
 
-/// A message that has left its source and has no place yet: its priority or type, and its bytes.
+/// A message that has left its source queue, but is not yet in its destination queue: its priority or type, and its bytes.
 pub type Hand = Option<(i64, Vec<u8>)>;
 
-/// A pair and the shared state, as the pair's thread uses them.
+/// A worker and the scene, as the functions of the pair's thread use them.
 #[derive(Clone, Copy)]
 pub struct Crew<'a> {
     pub worker: &'a Worker,
@@ -174,7 +176,7 @@ impl Worker {
         }
     }
 
-    /// Returns a message that found no place in umsg's queue to the kernel's queue.
+    /// Returns a message to the kernel's queue, because umsg's queue has not accepted it.
     fn put_back(&self, (key, message): (i64, Vec<u8>)) {
         let returned = match &self.pair.kernel {
             Address::Posix(name) => posix::put_back(name, key, &message),
@@ -199,42 +201,42 @@ impl Drop for Over<'_> {
 }
 
 impl Crew<'_> {
-    /// Returns whether the relay ends, or the name of a queue may lead elsewhere. A pair asks before each message: while its queues are neither empty
-    /// nor full, it does not wait, and no signal interrupts it.
+    /// Returns whether the relay ends, or the name of a queue may have changed. A pair calls this function before each message: while its queues are
+    /// neither empty nor full, the pair does not wait, so no signal interrupts it.
     pub fn is_asked(&self) -> bool {
-        // Relaxed: a hint, which `interrupted` confirms.
+        // Relaxed: the flag is only a hint. `interrupted` reads it again with Acquire.
         self.scene.is_stopped() || self.worker.looks.load(Ordering::Relaxed)
     }
 
-    /// Is called after an interruption. Fails if the relay ends, or if the name of a queue leads elsewhere.
+    /// Handles an interruption. Fails if the relay ends, or if the name of a queue leads to another queue or to none.
     pub fn interrupted(&self, is_current: impl Fn() -> bool) -> Result<(), Halt> {
         if self.scene.is_stopped() {
             return Err(Halt::Stop);
         }
-        // Acquire: pairs with the Release in `pass_on`. `is_current` sees the change of the name that set the flag.
+        // Acquire: pairs with the Release in `pass_on`. So `is_current` sees the change of the name that caused the flag.
         if self.worker.looks.swap(false, Ordering::Acquire) && !is_current() {
             return Err(Halt::Gone);
         }
         Ok(())
     }
 
-    /// Returns whether the pair was blocked by a message that no queue takes. Relaxed: only the thread of the pair uses the word.
+    /// Returns whether a message that no queue accepts has blocked the pair. Relaxed: only the thread of the pair uses the word.
     pub fn is_blocked(&self) -> bool {
         self.worker.is_blocked.load(Ordering::Relaxed)
     }
 
-    /// Notes whether the pair is blocked by a message that no queue takes.
+    /// Records whether a message that no queue accepts blocks the pair.
     pub fn set_blocked(&self, is_blocked: bool) {
         self.worker.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
-    /// Has the main thread interrupt this thread when the name of an open file is removed.
+    /// Makes the main thread interrupt this thread when the name of an open file is removed.
     pub fn watch_open(&self, file: BorrowedFd<'_>) -> Result<(), String> {
         use std::os::fd::AsRawFd;
         self.watch(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
     }
 
-    /// Has the main thread interrupt this thread when the name of the file at a path is removed.
+    /// Makes the main thread interrupt this thread when the name of the file at a path is removed.
     pub fn watch(&self, path: &Path) -> Result<(), String> {
         let flags = WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
         let watch = inotify::add_watch(&self.scene.changes, path, flags).map_err(|error| {
@@ -248,7 +250,7 @@ impl Crew<'_> {
         Ok(())
     }
 
-    /// Forgets the watches before the queues are opened again.
+    /// Clears the list of watches, before the queues are opened again.
     pub fn forget_watches(&self) {
         let watches = &self.worker.watches;
         watches

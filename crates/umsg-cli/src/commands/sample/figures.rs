@@ -1,4 +1,4 @@
-//! The figures of one queue or ring, of any kind.
+//! The figures of one POSIX queue, System V queue or ring.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,13 +28,13 @@ impl Kind {
 /// The reason why a queue has no figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There are more queues than the user wants.
+    /// The limit of --max-queues was reached before this queue.
     Limit,
     Permission,
     Corrupted,
     /// The name is not UTF-8. A label has to be UTF-8.
     Name,
-    /// The file is of another version, or no queue, or can't be mapped.
+    /// The file has another format version, is not a queue, or can't be mapped.
     Unusable,
 }
 
@@ -58,7 +58,7 @@ impl Reason {
     }
 }
 
-/// The name of a queue, and the labels of its metrics. Both stay as long as the queue is open.
+/// The name of a queue, and the labels of its metrics. A label exists as long as the queue is open.
 #[derive(Clone, Debug)]
 pub struct Label {
     pub queue: Arc<str>,
@@ -74,7 +74,7 @@ impl Label {
     }
 }
 
-/// Returns the labels of a queue, as they stand between the braces of a series.
+/// Returns the labels of a queue, in the form that they have between the braces of a series.
 pub fn labels(kind: Kind, queue: &str) -> String {
     let queue = queue.replace('\\', "\\\\").replace('"', "\\\"");
     let queue = queue.replace('\n', "\\n");
@@ -87,7 +87,7 @@ pub struct Figures {
     pub kind: Kind,
     /// The name, as the command line takes it.
     pub queue: Arc<str>,
-    /// The labels of its metrics, as they stand in a series.
+    /// The labels of the queue's metrics, in the form that they have in a series.
     pub labels: Arc<str>,
     /// The identifier of a System V queue.
     pub id: Option<i32>,
@@ -126,7 +126,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns an empty queue of which nothing else is known.
+    /// Returns the figures of a queue of which only the kind is known.
     #[cfg(test)]
     pub fn nothing(kind: Kind) -> Figures {
         Figures {
@@ -170,7 +170,7 @@ impl Figures {
 
     pub fn posix(Label { queue, labels }: Label, seen: &posix::Glance) -> Figures {
         let (attributes, counted) = (seen.attributes, seen.statistics);
-        // Another process may have forged the numbers.
+        // Another process may have forged the numbers, so the sum must not overflow.
         let taken = [
             attributes.messages,
             attributes.leased,
@@ -306,7 +306,7 @@ impl Figures {
     }
 }
 
-/// Returns the part of the room that is taken; 1 for a queue that has no room at all.
+/// Returns the used part of the capacity; 1 for a queue without capacity.
 fn ratio(taken: u64, room: u64) -> f64 {
     match room {
         0 => 1.0,

@@ -1,7 +1,7 @@
-//! Samples: all queues and rings, which stay mapped from one sample to the next.
+//! Samples of all queues and rings. The queues stay mapped from one sample to the next.
 //!
-//! A sample lists the names, and opens only the queues that it does not know. A queue that was replaced has another inode number, or is a System V
-//! queue with another identifier. Reading a mapped queue takes neither a lock nor a system call.
+//! A sample lists the names, and opens only queues that the last sample did not have. A replaced queue has another inode number, or, if it is a
+//! System V queue, another identifier. Reading a mapped queue takes neither a lock nor a system call.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -22,24 +22,24 @@ use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::place;
 
-/// The smallest number of queues for which the start of a thread pays.
+/// The number of queues from which on an additional thread saves more time than its start takes.
 pub const SHARE: usize = 256;
 
 /// The state of a namespace at one time.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub figures: Vec<Figures>,
-    /// The numbers of queues and rings that match, by kind.
+    /// The numbers of queues and rings that match the patterns, by kind.
     pub found: [u64; Kind::ALL.len()],
     /// The numbers of queues without figures, by kind and reason.
     pub left_out: [[u64; Reason::ALL.len()]; Kind::ALL.len()],
     /// The directory of the namespace.
     pub namespace: PathBuf,
-    /// The queues without figures, for another reason than their number.
+    /// The queues that can't be read, without the queues beyond the maximum number.
     pub refused: Vec<Refused>,
     /// The time that the sample took, in seconds.
     pub seconds: f64,
-    /// The number of queues that have figures, or may have.
+    /// The number of queues that have figures, or will have them if they can be read.
     admitted: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Refused {
     pub why: Reason,
 }
 
-/// The queues of a namespace between two samples.
+/// The queues of a namespace, kept between two samples.
 pub struct Gatherer<'a> {
     cli: &'a Cli,
     patterns: &'a [Pattern],
@@ -62,7 +62,7 @@ pub struct Gatherer<'a> {
     rings: Kept<OsString, Arc<Named<Observer>>>,
 }
 
-/// A queue with its label.
+/// An open queue and its label.
 struct Named<Q> {
     queue: Q,
     label: Label,
@@ -73,7 +73,8 @@ impl Snapshot {
         self.left_out[kind as usize][why as usize] += 1;
     }
 
-    /// Frees the place of a queue that has no figures, and counts the reason. Without a reason, the queue was removed since the names were read.
+    /// Subtracts a queue that has no figures from the admitted queues, and counts the reason. Without a reason, the queue was removed after the names
+    /// were read.
     fn give_up(&mut self, kind: Kind, queue: &str, why: Option<Reason>) {
         self.admitted -= 1;
         match why {
@@ -122,7 +123,8 @@ impl<'a> Gatherer<'a> {
         Ok(snapshot)
     }
 
-    /// Counts up to `most` messages of a queue by priority, the highest first, or by type, the lowest first. None if they have neither.
+    /// Counts up to `most` messages of a queue by priority (the highest first) or by type (the lowest first). Returns None for a ring, which has
+    /// neither.
     pub fn ranks(&self, figures: &Figures, most: usize) -> Option<Vec<(i64, u64)>> {
         match (figures.kind, figures.id) {
             (Kind::Posix, _) => {
@@ -139,7 +141,7 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// Counts a queue. Returns whether there is room for its figures; None if the queue does not match.
+    /// Counts a queue. Returns whether the maximum number of queues allows its figures. Returns None if the queue's name does not match the patterns.
     fn admit(&self, kind: Kind, label: &str, snapshot: &mut Snapshot) -> Option<bool> {
         let is_meant =
             self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.matches(label));
@@ -254,8 +256,8 @@ impl<'a> Gatherer<'a> {
     }
 }
 
-/// Opens a queue for receiving, or for sending: each of the two permissions is enough to read its state. The handle does not count as a user of the
-/// queue, and this opening removes no unused queue.
+/// Opens a queue for receiving, or else for sending: either permission is enough to read the state. The handle does not count as a user of the queue.
+/// The call does not remove an unused queue.
 fn open_posix(namespace: &Namespace, name: &OsStr) -> Result<posix::Queue, OpenError> {
     let open = |read, write| {
         let mut options = OpenOptions::new();
@@ -268,7 +270,7 @@ fn open_posix(namespace: &Namespace, name: &OsStr) -> Result<posix::Queue, OpenE
     }
 }
 
-/// Returns the reason why a queue has no figures; None if it has gone.
+/// Returns the reason why a queue has no figures. Returns None if the queue no longer exists.
 fn of_open(error: &OpenError) -> Option<Reason> {
     match error {
         OpenError::NotFound => None,

@@ -12,15 +12,16 @@ pub struct Kept<K, Q> {
     queues: HashMap<K, Entry<Q>>,
     /// The number of the current sample.
     sample: u64,
-    /// The time after which a queue that could not be opened is tried again.
+    /// The time after which the gatherer tries again to open a queue that could not be opened.
     retry: Duration,
 }
 
 struct Entry<Q> {
-    /// The inode number of the queue's file; another number means another queue. 0 for kinds of queues whose keys already differ.
+    /// The inode number of the queue's file. If the number has changed, the queue was replaced. 0 for kinds of queues in which a new queue always has
+    /// another key.
     inode: u64,
     queue: Result<Q, Refused>,
-    /// The last sample that found the queue.
+    /// The number of the last sample that found the queue.
     seen: u64,
 }
 
@@ -43,7 +44,7 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
         self.sample += 1;
     }
 
-    /// Returns the queue, which is opened if it is new, or was replaced. None if it has gone.
+    /// Returns the queue. Opens the queue if it is new or was replaced. Returns None if the queue no longer exists.
     pub fn queue<B: ?Sized + Hash + Eq + ToOwned<Owned = K>>(
         &mut self,
         name: &B,
@@ -59,7 +60,7 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
             entry.inode == inode && refused.is_none_or(|refused| refused.at.elapsed() < retry)
         };
         if !self.queues.get(name).is_some_and(is_kept) {
-            // The old queue is unmapped first.
+            // The entry is removed first, so that the old queue is unmapped before the new one is opened.
             self.queues.remove(name);
             let at = Instant::now();
             let queue = match open() {
@@ -76,7 +77,7 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
         Some(entry.queue.as_ref().map_err(|refused| refused.why))
     }
 
-    /// Returns a queue that the last sample found.
+    /// Returns a queue that is open since an earlier sample.
     pub fn known<B: ?Sized + Hash + Eq>(&self, name: &B) -> Option<&Q>
     where
         K: Borrow<B>,

@@ -1,4 +1,4 @@
-//! The state of all queues and rings of a namespace, read again and again: for `umsg metrics` and `umsg top`.
+//! Reads the state of all queues and rings of a namespace repeatedly, for `umsg metrics` and `umsg top`.
 //!
 //! | what | where |
 //! |---|---|

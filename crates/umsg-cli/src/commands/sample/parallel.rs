@@ -1,9 +1,9 @@
-//! Does the same work on many queues, in several threads.
+//! Performs the same function on many queues, in several threads.
 
 use std::num::NonZero;
 use std::thread;
 
-/// The maximum number of threads: the start of further threads does not pay.
+/// The maximum number of threads. Further threads would take longer to start than the time that they save.
 const MOST: usize = 4;
 
 /// Returns the results of `work` for all items, in their order. Each thread gets at least `least` items.
@@ -12,7 +12,7 @@ pub fn map<T: Send, R: Send>(
     least: usize,
     work: impl Fn(&mut T) -> R + Sync,
 ) -> Vec<R> {
-    // For few items, the number of processors is not read: the standard library reads several files for it.
+    // The number of processors is not read if there are few items, because the standard library reads several files for it.
     let threads = match items.len() / least.max(1) {
         0 | 1 => 1,
         paying => paying.min(

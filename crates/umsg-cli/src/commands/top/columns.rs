@@ -1,4 +1,4 @@
-//! The columns of the list, and the forms of their figures.
+//! The columns of the list, and how their figures are formatted.
 
 use std::cmp::Ordering;
 use std::time::{Duration, SystemTime};
@@ -16,17 +16,17 @@ use crate::output::{text, time};
 pub enum Column {
     /// The name
     Name,
-    /// The messages that wait
+    /// The messages in the queue
     Messages,
-    /// The messages that the queue holds at most; of a System V queue, the bytes
+    /// The maximum number of messages; of a System V queue, of bytes
     Capacity,
-    /// The part of the capacity that is taken
+    /// The used part of the capacity
     Fill,
-    /// The fill of the last refreshes
+    /// The fill at the last refreshes, as a curve
     Trend,
-    /// Messages a second that came to the queue
+    /// Messages per second that came to the queue
     In,
-    /// Messages a second that left the queue
+    /// Messages per second that left the queue
     Out,
     /// The age of the oldest message
     Oldest,
@@ -42,9 +42,9 @@ pub enum Column {
     Expired,
     /// Messages that were moved to the dead-letter queue
     Dead,
-    /// Bytes a second that came to the queue
+    /// Bytes per second that came to the queue
     BytesIn,
-    /// Bytes a second that left the queue
+    /// Bytes per second that left the queue
     BytesOut,
     /// The memory that the queue uses
     Memory,
@@ -124,7 +124,7 @@ impl Column {
         )
     }
 
-    /// Returns the text of a cell; the bar of the fill and the trend are drawn on the screen.
+    /// Returns the text of a cell. The bar of the fill and the curve of the trend are drawn by the module `draw`.
     pub fn text(self, of: &Shown) -> String {
         match self {
             Column::Name => of.name.clone(),
@@ -141,7 +141,7 @@ impl Column {
         }
     }
 
-    /// Returns the number in a cell; None if the cell has no number.
+    /// Returns the number by which a cell is sorted; None if the cell has no number.
     fn number(self, of: &Shown) -> Option<f64> {
         match self {
             Column::Name | Column::Owner | Column::State => None,
@@ -163,11 +163,11 @@ impl Column {
         }
     }
 
-    /// Compares two queues: texts ascend, and numbers descend, those that are missing last.
+    /// Compares two queues. Texts ascend and numbers descend; queues without a number come last.
     pub fn compare(self, one: &Shown, other: &Shown) -> Ordering {
         let order = match self {
             Column::Owner => one.owner.cmp(&other.owner),
-            // Queues in an unusual state first.
+            // Queues in an unusual state come first.
             Column::State => other.state.cmp(one.state),
             Column::Name => Ordering::Equal,
             _ => {
@@ -243,7 +243,7 @@ impl Shown {
         }
     }
 
-    /// Adds the figures of a member to those of a group.
+    /// Adds the figures of a queue to those of its group.
     pub fn add(&mut self, member: &Shown) {
         let add = |sum: &mut Option<f64>, more: Option<f64>| {
             if let Some(more) = more {
@@ -263,7 +263,7 @@ impl Shown {
         add(&mut self.dead, member.dead);
         add(&mut self.memory, member.memory);
         let larger = |sum: &mut Option<f64>, more: Option<f64>| {
-            // In this comparison, `None` is less than any number.
+            // `None` compares as less than any number.
             if more > *sum {
                 *sum = more;
             }
@@ -274,7 +274,7 @@ impl Shown {
 }
 
 fn seconds_since(time: Option<SystemTime>, now: SystemTime) -> Option<f64> {
-    // The clock may have been set back.
+    // If the system clock was set back, the age is 0.
     let age = now.duration_since(time?).unwrap_or_default();
     Some(age.as_secs_f64())
 }
@@ -300,7 +300,7 @@ fn state(row: &Row) -> &'static str {
     }
 }
 
-/// Names the reason why a queue can't be read.
+/// Describes the reason why a queue can't be read.
 pub fn why(reason: Reason) -> &'static str {
     match reason {
         Reason::Permission => "denied",
@@ -315,8 +315,8 @@ fn dash() -> String {
 }
 
 fn percent(part: f64) -> String {
-    // Rounds down, so that only a full queue shows "100%". The small addend is needed because 0.29 * 100.0 is less than 29. The clamp limits the
-    // arbitrary figures of a corrupted queue.
+    // Rounds down, so that only a full queue shows "100%". The small addend is needed because 0.29 * 100.0 is slightly less than 29. The clamp limits
+    // the arbitrary figures of a corrupted queue.
     format!("{:.0}%", (part * 100.0 + 1e-9).floor().clamp(0.0, 999.0))
 }
 
@@ -330,7 +330,7 @@ pub fn count(number: f64) -> String {
     short(number, 1000.0)
 }
 
-/// Returns a number of bytes, in powers of 1024.
+/// Formats a number of bytes, in powers of 1024.
 pub fn bytes(number: f64) -> String {
     short(number, 1024.0)
 }

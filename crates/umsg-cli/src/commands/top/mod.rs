@@ -43,9 +43,9 @@ use crate::{output, place, values};
 use columns::Column;
 use rates::Refreshes;
 
-/// The time after which a queue that could not be opened is tried again.
+/// The time after which the command tries again to open a queue that could not be opened.
 const RETRY: Duration = Duration::from_secs(2);
-/// The shortest interval: a shorter one would show the cost of the command itself.
+/// The shortest interval. At a shorter interval, the figures would mostly show the cost of this command.
 const SHORTEST: Duration = Duration::from_millis(50);
 /// The longest interval. With this limit, the time of the next refresh stays within the range of the clock.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);

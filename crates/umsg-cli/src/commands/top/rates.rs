@@ -1,4 +1,4 @@
-//! From one refresh to the next: rates, and the recent past of each queue.
+//! Compares each refresh with the previous one: computes rates, and keeps the recent figures of each queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::{Instant, SystemTime};
 use crate::commands::sample::figures::{Figures, Kind};
 use crate::commands::sample::gather::{Refused, Snapshot};
 
-/// The number of refreshes in a queue's past.
+/// The number of refreshes that a queue's past has.
 pub const PAST: usize = 120;
 
 /// The state of a namespace at one refresh.
 #[derive(Debug)]
 pub struct View {
     pub at: SystemTime,
-    /// The time since the refresh before, in seconds.
+    /// The time since the previous refresh, in seconds.
     pub seconds: Option<f64>,
     pub rows: Vec<Row>,
     pub refused: Vec<Refused>,
@@ -24,12 +24,12 @@ pub struct View {
 #[derive(Debug)]
 pub struct Row {
     pub figures: Figures,
-    /// None at the first refresh of a queue, and if its counters began again.
+    /// The rates; None at the first refresh of a queue, and if its counters have restarted.
     pub rates: Option<Rates>,
     pub past: Arc<Past>,
 }
 
-/// Messages and bytes a second. A figure is None if the kind of queue does not count it.
+/// Messages and bytes per second. A rate is None if the kind of queue does not count the messages or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     pub sent: f64,
@@ -38,7 +38,7 @@ pub struct Rates {
     pub removed_bytes: Option<f64>,
 }
 
-/// The recent past of a queue, the latest figure last.
+/// The recent figures of a queue; the latest figure is the last one.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     pub messages: VecDeque<f64>,
@@ -83,7 +83,7 @@ impl Refreshes {
     fn row(&mut self, figures: Figures, seconds: Option<f64>) -> Row {
         let key = (figures.kind, Arc::clone(&figures.queue), figures.id);
         let before = self.known.remove(&key);
-        // If the queue was replaced by another one of the same name, the sample has made a new label.
+        // If another queue of the same name has replaced the queue, the sample has created a new label.
         let before = before.filter(|known| Arc::ptr_eq(&known.figures.queue, &figures.queue));
         let rates = before
             .as_ref()
@@ -106,7 +106,7 @@ impl Refreshes {
 }
 
 impl Rates {
-    /// Returns the rates between two refreshes. None if a counter is lower than before: a rebuilt queue counts from 0 again.
+    /// Returns the rates between two refreshes. Returns None if a counter is lower than before: a rebuilt queue starts its counters at 0.
     fn between(before: &Figures, now: &Figures, seconds: f64) -> Option<Rates> {
         let rate = |before: u64, now: u64| {
             let seconds = seconds.max(1e-6);

@@ -1,4 +1,4 @@
-//! The figures of a refresh as text: a JSON object, or a table.
+//! Prints the figures of a refresh, as a JSON object or as a table.
 
 use std::io::{self, Write};
 
@@ -71,7 +71,7 @@ struct LeftOut<'a> {
     why: &'static str,
 }
 
-/// Prints one line.
+/// Prints the object on one line.
 pub fn json(view: &View, directory: &str, owners: &Owners, out: &mut impl Write) -> io::Result<()> {
     let queues = view.rows.iter().map(|row| queue(row, view, owners));
     let left_out = view.refused.iter().map(|refused| LeftOut {
@@ -130,7 +130,7 @@ fn queue<'a>(row: &'a Row, view: &View, owners: &Owners) -> Queue<'a> {
     }
 }
 
-/// The number of columns of the table: all except the trend, which is a drawing.
+/// The number of columns of the table. The table has all columns except the trend, which is a drawing.
 const COLUMNS: usize = Column::ALL.len() - 1;
 
 fn columns() -> [Column; COLUMNS] {

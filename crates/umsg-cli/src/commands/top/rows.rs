@@ -12,13 +12,13 @@ use crate::output::owner::Owners;
 pub struct Line {
     pub key: Key,
     pub shown: Shown,
-    /// The number of groups that contain the line.
+    /// The number of groups that contain the line, one in the other.
     pub depth: u16,
     /// Whether the members of a group are hidden; None for a queue.
     pub folded: Option<bool>,
 }
 
-/// The queue or group of a line. It is the same from one refresh to the next.
+/// Identifies the queue or group of a line, from one refresh to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     Queue(Kind, String),
@@ -27,13 +27,13 @@ pub enum Key {
     Group(String),
 }
 
-/// The order, and the selection.
+/// The settings that decide the order and the choice of the lines.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub sort: Column,
     pub reverse: bool,
     pub tree: bool,
-    /// The text that names contain, without regard to case.
+    /// The text that a shown name must contain, without regard to case.
     pub filter: String,
     /// The groups whose members are hidden.
     pub folded: HashSet<String>,
@@ -95,7 +95,7 @@ impl Order {
         directed(self.sort, self.reverse, &one.shown, &other.shown)
     }
 
-    /// Returns the lines of a group, which have the first `common` bytes of their names in common, with groups among them.
+    /// Returns the lines of a group, with further groups among them. The names of its members have the first `common` bytes in common.
     fn grouped(&self, lines: Vec<Line>, common: usize, depth: u16) -> Vec<Line> {
         let mut parts: Vec<Vec<Line>> = Vec::new();
         for line in lines {
@@ -110,7 +110,7 @@ impl Order {
                 None => parts.push(vec![line]),
             }
         }
-        // A group is sorted by its own line, which comes first and has the sums.
+        // Groups are sorted by the line of the group, which is the first of its lines and has the sums of the members.
         let mut groups: Vec<Vec<Line>> = parts
             .into_iter()
             .map(|part| self.group(part, common, depth))
@@ -133,7 +133,7 @@ impl Order {
             members.iter_mut().for_each(|line| line.depth = depth);
             return members;
         };
-        // A group whose members have more in common is one group.
+        // If all members share a longer prefix, that prefix becomes the name of this group. Otherwise the group would contain only one other group.
         while let Some(longer) = self::prefix(&members[0].shown.name, name.len()) {
             if !members
                 .iter()
@@ -163,8 +163,8 @@ impl Order {
     }
 }
 
-/// Returns the beginning of a name up to the first separator behind the first `common` bytes, and at least one other character. None if there is
-/// none before the last character.
+/// Returns the beginning of a name up to the first separator behind the first `common` bytes, with at least one character before the separator.
+/// Returns None if the rest of the name has no separator, or only as its last character.
 fn prefix(name: &str, common: usize) -> Option<&str> {
     let rest = name.get(common..)?;
     let is_separator = |c: char| matches!(c, '.' | '-' | '_' | ':' | '/');

@@ -1,4 +1,4 @@
-//! The terminal: its events, and when the screen is drawn.
+//! The terminal session: handles events, and decides when the screen is drawn.
 
 use std::io;
 use std::panic;
@@ -25,7 +25,7 @@ use crate::ending::Ending;
 use crate::failure::Result;
 use crate::place;
 
-/// The longest wait for an event, so that a signal, and the result of a task, are noticed.
+/// The longest wait for an event. After each wait, the session checks for a signal and for the result of a task.
 const LONGEST: Duration = Duration::from_millis(200);
 const SHORTEST: Duration = Duration::from_millis(20);
 /// The maximum number of messages whose priorities or types are counted.
@@ -41,9 +41,9 @@ pub fn run(top: &Top, cli: &Cli) -> Result {
     app.interval = top.interval();
     app.read_only = top.read_only;
     app.arrange();
-    // An option overrules NO_COLOR, which crossterm obeys, too.
+    // The option --colors overrides NO_COLOR, which crossterm would obey.
     force_color_output(app.look.colours != Colours::None);
-    // The signals are blocked before other threads start.
+    // The signals are blocked before other threads start, so that these threads inherit the mask.
     let ending = Ending::prepare()?;
     let dir = cli.dir.clone();
     let worker = Worker::start(move || place::existing_at(dir.as_deref()));
@@ -68,7 +68,7 @@ struct Session<'a> {
     gatherer: Gatherer<'a>,
     refreshes: Refreshes,
     worker: Worker,
-    /// The refreshes that are left. None: no end.
+    /// The number of refreshes until the command ends; None without a limit.
     left: Option<u64>,
     /// The time of the next refresh.
     due: Instant,
@@ -98,7 +98,7 @@ impl Session<'_> {
         }
     }
 
-    /// Waits for events, until the next refresh at most, and handles them.
+    /// Waits for events until the next refresh, and handles the events.
     fn wait(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
         let longest = match self.worker.is_busy() {
             true => SHORTEST,
@@ -109,7 +109,7 @@ impl Session<'_> {
             true => longest,
             false => left.min(longest),
         };
-        // Handles all pending events before the screen is drawn again.
+        // Handles all events that have arrived before the screen is drawn again.
         while poll(time)? {
             match read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => match is_suspend(&key) {
@@ -132,7 +132,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Reads the namespace. `is_due` is true for a regular refresh, which --count counts, and false for a reading between two refreshes.
+    /// Reads the state of all queues. `is_due` is true for a regular refresh, which --count counts, and false for a refresh in between.
     fn refresh(&mut self, is_due: bool) {
         self.app.is_stale = false;
         self.due = Instant::now() + self.app.interval;
@@ -143,7 +143,7 @@ impl Session<'_> {
                 self.app.refresh(view);
                 self.count_ranks();
             }
-            // The namespace may come back.
+            // The error is shown, and the command continues, because the namespace may be created again.
             Err(failure) => self.app.failure = Some(failure.line()),
         }
         if is_due && let Some(left) = &mut self.left {
@@ -166,7 +166,7 @@ impl Session<'_> {
 }
 
 fn with_terminal(go_on: impl FnOnce(&mut DefaultTerminal) -> io::Result<()>) -> io::Result<()> {
-    // ratatui's hook restores the terminal; the mouse is this command's.
+    // The panic hook of ratatui restores the terminal, but not the mouse mode, which this command has set.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let _ = execute!(io::stdout(), DisableMouseCapture);
@@ -182,12 +182,13 @@ fn is_suspend(key: &KeyEvent) -> bool {
     key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
-/// Stops the process group, as ^Z does in a program without a screen: also a process that waits for this one, such as sudo(8).
+/// Stops the whole process group, as ^Z does for a program without a screen. The group includes processes that wait for this process, such as
+/// sudo(8).
 fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     execute!(io::stdout(), DisableMouseCapture)?;
     ratatui::try_restore()?;
     kill_current_process_group(Signal::TSTP)?;
-    // The process was continued.
+    // The process has been continued.
     *terminal = ratatui::try_init()?;
     execute!(io::stdout(), EnableMouseCapture)?;
     terminal.clear()

@@ -1,9 +1,9 @@
-//! Colours, and the characters of bars and curves.
+//! Colours and text styles, and the characters of bars and curves.
 
 use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The set of colours. All of them are among the 16 colours of the terminal. The background does not change.
+/// The set of colours, all from the 16 colours of the terminal. The background colour does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Colours {
     /// For a dark background
@@ -22,7 +22,7 @@ pub struct Look {
     pub is_unicode: bool,
 }
 
-/// A meaning that has a colour.
+/// A role of a text that has its own style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Good,
@@ -33,7 +33,7 @@ pub enum Tone {
 }
 
 impl Look {
-    /// Returns the look that the environment asks for.
+    /// Returns the look for the option --colors, NO_COLOR, COLORFGBG and the locale.
     pub fn of_environment(wanted: Option<Colours>) -> Look {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let has_no_colour = !variable("NO_COLOR").is_empty() || variable("TERM") == "dumb";
@@ -99,7 +99,7 @@ impl Look {
         })
     }
 
-    /// Returns a bar of this part of a width.
+    /// Returns a bar that fills this part of the width.
     pub fn bar(self, part: f64, width: usize) -> String {
         let part = if part.is_finite() {
             part.clamp(0.0, 1.0)
@@ -110,7 +110,7 @@ impl Look {
             let full = (part * width as f64) as usize;
             return format!("{}{}", "#".repeat(full), ".".repeat(width - full));
         }
-        // At least an eighth, so that the bar of a queue with one message is not empty.
+        // The bar has at least one eighth of a character, so that a queue with one message does not look empty.
         let eighths = (part * width as f64 * 8.0) as usize;
         let eighths = eighths.max(usize::from(part > 0.0));
         let mut bar = "█".repeat(eighths / 8);
@@ -122,7 +122,7 @@ impl Look {
         bar
     }
 
-    /// Returns the last values as a curve of one line, between 0 and `most`.
+    /// Returns the last values as a curve on one line. The curve ranges from 0 to `most`.
     pub fn curve(
         self,
         values: impl DoubleEndedIterator<Item = f64>,
@@ -133,7 +133,7 @@ impl Look {
             true => ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
             false => ['_', '.', ',', '-', '=', '+', '*', '#'],
         };
-        // NaN becomes 0.
+        // NaN, which 0 / 0 gives, becomes 0.
         let level = |value: f64| levels[((value.max(0.0) / most * 7.0).ceil() as usize).min(7)];
         let mut curve: Vec<char> = values.rev().take(width).map(level).collect();
         curve.resize(width, ' ');
@@ -141,7 +141,7 @@ impl Look {
     }
 }
 
-/// Returns whether the terminal says that its background is light: `COLORFGBG` is `text;background`.
+/// Returns whether the background of the terminal is light. `COLORFGBG` has the form `text;background`.
 fn is_light(colours: &str) -> bool {
     let background = colours.rsplit(';').next().unwrap_or_default();
     matches!(background.parse(), Ok(7_u8 | 9..=15))

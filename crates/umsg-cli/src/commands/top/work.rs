@@ -1,4 +1,4 @@
-//! The thread for all work that may wait for a lock: diagnosis, reading messages, and changes of queues.
+//! The thread for all work that may wait for a lock: diagnosing a queue, reading messages, and changing a queue.
 
 use std::ffi::OsStr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,14 +25,14 @@ const MOST_BYTES: usize = 4 << 20;
 /// A task of the thread.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// Diagnoses a queue: waits, holds and repairs.
+    /// Diagnoses a queue: its waiters, held messages and repairs.
     Examine(Subject),
     /// Copies the messages.
     Read(Subject),
     /// Receives and drops the messages.
     Purge(Subject),
     Remove(Subject),
-    /// Sends dead letters back: all, or the one with this number.
+    /// Sends dead letters back: all of them, or the one with this ID.
     Requeue(Subject, Option<u64>),
 }
 
@@ -40,9 +40,9 @@ pub enum Task {
 #[derive(Debug)]
 pub enum Done {
     Examined(Subject, Result<Box<Diagnosis>, String>),
-    /// The first messages, and how many the queue has.
+    /// The first messages, and the number of messages in the queue.
     Read(Subject, Result<(Vec<Message>, u64), String>),
-    /// A text that says whether a queue was changed.
+    /// A text about the outcome of a change.
     Told(Result<String, String>),
 }
 
@@ -51,19 +51,19 @@ pub enum Done {
 pub struct Message {
     /// The priority or type of the message.
     pub rank: i64,
-    /// The number of a dead letter, and of other messages that have one.
+    /// The ID, if the message has one; dead letters always have one.
     pub id: Option<u64>,
     pub len: usize,
     pub pid: u32,
     pub sent: SystemTime,
     pub returns: u32,
-    /// The source of a dead letter, and the reason why it left the source.
+    /// For a dead letter: the queue from which it comes, and the reason for its move.
     pub dead: Option<String>,
     pub data: Vec<u8>,
 }
 
 impl Message {
-    /// Returns whether the message has this text in it, without regard to the case of ASCII letters.
+    /// Returns whether the message contains this text, without regard to the case of ASCII letters.
     pub fn contains(&self, text: &str) -> bool {
         let wanted = text.as_bytes();
         wanted.is_empty()
@@ -74,11 +74,11 @@ impl Message {
     }
 }
 
-/// The thread, which ends with this value.
+/// The worker thread. The thread ends when this value is dropped.
 pub struct Worker {
     tasks: Sender<Task>,
     done: Receiver<(Done, Duration)>,
-    /// The tasks that are not done.
+    /// The number of tasks that the thread has not completed.
     pending: usize,
 }
 
@@ -113,7 +113,7 @@ impl Worker {
         self.pending != 0
     }
 
-    /// Returns a task that was done, and the time that it took.
+    /// Returns the result of a completed task, and the time that the task took. Returns None if no task was completed since the last call.
     pub fn done(&mut self) -> Option<(Done, Duration)> {
         let done = self.done.try_recv().ok()?;
         self.pending -= 1;
@@ -150,13 +150,13 @@ impl Task {
     }
 }
 
-/// Returns the failure for an action that rings do not have.
+/// Returns the failure for an action that rings do not support.
 fn not_a_ring(name: &Name, what: &str) -> Failure {
     let line = format_args!("ring:{name}: {what}; only its receiver takes them");
     Failure::new(Code::Failed, line)
 }
 
-/// Copies the first messages of a queue. Returns how many it has, too.
+/// Copies the first messages of a queue. Also returns the number of messages in the queue.
 fn read(namespace: &Namespace, subject: &Subject) -> Result<(Vec<Message>, u64)> {
     match subject {
         Subject::Queue(Address::Posix(name)) => {
@@ -217,7 +217,7 @@ impl From<sysv::Peeked> for Message {
     }
 }
 
-/// Receives as many messages as the queue has now, so that the purge ends even if senders continue.
+/// Receives as many messages as the queue has at the start, so that the purge ends even if senders continue.
 fn purge(namespace: &Namespace, subject: &Subject) -> Result<String> {
     let (count, failure) = match subject {
         Subject::Queue(Address::Posix(name)) => purge_posix(namespace, name)?,

@@ -1,4 +1,4 @@
-//! Finds the request for records in the memory of a process, and writes it.
+//! Finds the request for records (see `umsg_trace::Request`) in the memory of a process, and writes it.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,12 +31,12 @@ impl Attached {
         self.pid.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Asks a process for records to a ring.
+    /// Asks a process to send records to a ring.
     pub fn to(pid: Pid, place: &[u8]) -> Result<Attached> {
         let attached = Attached {
             pid,
             request: find(pid)?,
-            // The number of this command's turn differs from that of each earlier command.
+            // The process id of this command is its turn: a number that no earlier command has written to this process.
             turn: std::process::id(),
         };
         if let Some(running) = attached.other_command()? {
@@ -53,8 +53,8 @@ impl Attached {
         Ok(attached)
     }
 
-    /// Returns the process id of the running command that gets the records of this process. The id is taken from the name of that command's
-    /// ring, because the turn of a program that the command has started is always 1.
+    /// Returns the process id of the running `umsg trace` that gets the records of this process. The id is taken from the name of that command's
+    /// ring. The turn has no id if that command started the program: then the turn is always 1.
     fn other_command(&self) -> Result<Option<u32>> {
         if self.word(Request::TURN)? == 0 {
             return Ok(None);
@@ -64,7 +64,7 @@ impl Attached {
         Ok(command_of(&place).filter(|&running| is_a_trace(running)))
     }
 
-    /// Fails if the process has given up the request.
+    /// Fails if the process has refused the request.
     pub fn check(&self) -> Result {
         if self.word(Request::TURN)? == self.turn {
             return Ok(());
@@ -78,7 +78,7 @@ impl Attached {
         Err(Failure::new(Code::Failed, line))
     }
 
-    /// Withdraws the request, unless the process has ended or another command has asked the process.
+    /// Withdraws the request. Does nothing if the process has ended, or if another command has written a request since.
     pub fn release(&self) {
         if self.word(Request::TURN).is_ok_and(|turn| turn == self.turn) {
             let _ = self.write(Request::TURN, &0_u32.to_ne_bytes());
@@ -96,7 +96,7 @@ impl Attached {
             .map_err(|error| unreachable_memory(self.pid, &error))
     }
 
-    /// Returns an address in the request. The addition wraps around, because the traced process may have given any address.
+    /// Returns the address of a field of the request. The addition wraps around, because the traced process may have given any address.
     fn address(&self, offset: usize) -> u64 {
         self.request.wrapping_add(offset as u64)
     }
@@ -107,7 +107,7 @@ impl Attached {
     }
 }
 
-/// Returns the process whose ring has this path, which ends with a zero byte.
+/// Returns the process id of the command to whose ring this path leads. The path ends with a zero byte.
 fn command_of(place: &[u8]) -> Option<u32> {
     let path = place.split(|&byte| byte == 0).next()?;
     let slash = path.iter().rposition(|&byte| byte == b'/')?;
@@ -115,7 +115,7 @@ fn command_of(place: &[u8]) -> Option<u32> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Returns whether a process id is that of a running `umsg trace`. A killed command leaves its id in the request.
+/// Returns whether a process is a running `umsg trace`. The check is needed because a killed command leaves its process id in the request.
 fn is_a_trace(pid: u32) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     words.split(|&byte| byte == 0).any(|word| word == b"trace")
@@ -148,7 +148,7 @@ fn find(pid: Pid) -> Result<u64> {
     Err(Failure::new(Code::Failed, line))
 }
 
-/// Returns the first address and the file of a line of /proc/PID/maps, if the line has the beginning of a file.
+/// Returns the first address and the file of a line of /proc/PID/maps, if the line maps the beginning of a file.
 fn mapped(line: &[u8]) -> Option<(u64, PathBuf)> {
     let mut words = line.splitn(6, |&byte| byte == b' ');
     let addresses = std::str::from_utf8(words.next()?).ok()?;
@@ -160,16 +160,16 @@ fn mapped(line: &[u8]) -> Option<(u64, PathBuf)> {
     (is_beginning && path.is_absolute()).then_some((start, path))
 }
 
-/// The length of the longest file that is taken for the library, in bytes.
+/// The maximum length of a file that is searched as the library, in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// Returns the address of the symbol in the library's file, as the process sees the file.
+/// Returns the address of the symbol in the library's file. Opens the file in the mount namespace of the process.
 fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
     let seen = Path::new("/proc")
         .join(pid.to_string())
         .join("root")
         .join(path.strip_prefix("/").ok()?);
-    // The process chooses the file: a FIFO would block, and a device has no end.
+    // The process chooses the file. It may be a FIFO, which would block the open, or a terminal.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = fs::OpenOptions::new()
         .read(true)
@@ -181,12 +181,12 @@ fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
     if !kind.is_file() || len > LARGEST {
         return None;
     }
-    // The process may make the file longer meanwhile: only the length that was checked is read.
+    // The process may append to the file meanwhile. Only the length that was checked is read.
     let cache = ReadCache::<File>::new(file);
     address_in(cache.range(0, len))
 }
 
-/// Returns the address of the symbol in a library. Reads only its headers, its dynamic symbols and their names: a hundredth of the file.
+/// Returns the address of the symbol in a library. Reads only the headers, the dynamic symbols and their names: a hundredth of the file.
 fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;
     let order = header.endian().ok()?;
@@ -194,11 +194,11 @@ fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
     let mut kinds = sections.iter();
     let dynamic = kinds.find(|section| section.sh_type(order) == SHT_DYNSYM)?;
     let names = sections.section(dynamic.link(order)).ok()?;
-    // The names are read at once. Read one by one, each would take a page of the file.
+    // All names are read with one call: reading names one by one would read a page of the file for each name.
     let names = names.data(order, file).ok()?;
     let symbols: &[Sym64<Endianness>] = dynamic.data_as_array(order, file).ok()?;
     let is_wanted = |symbol: &&Sym64<Endianness>| {
-        // Only the beginning is compared: in a hostile file, the search for the end of each name would take a time without limit.
+        // Compares only the beginning of each name: in a hostile file, searching for the ends of all names could take very long.
         let name = names.get(symbol.st_name(order) as usize..);
         let rest = name.and_then(|name| name.strip_prefix(SYMBOL.as_bytes()));
         rest.and_then(<[u8]>::first) == Some(&0)

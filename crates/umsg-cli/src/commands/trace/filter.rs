@@ -1,4 +1,4 @@
-//! The choice of the calls to show.
+//! The options that select the calls to show.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The forms of a call.
+//! Formats a call as text or JSON.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use umsg_trace::{Function, Numbers, Record};
 use super::symbols;
 use crate::output::{text, time};
 
-/// A record of a function that this command knows.
+/// A record whose function this command can show.
 pub struct Call<'a> {
     pub function: Function,
     pub numbers: Numbers,
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
         self.numbers.result == -1
     }
 
-    /// Returns the name of a POSIX queue, `id:N` of a System V queue; empty if it is not known.
+    /// Returns the name of a POSIX queue, or `id:N` for a System V queue. Returns an empty text if the queue is unknown.
     pub fn queue(&self) -> String {
         match self.id() {
             Some(id) => format!("id:{id}"),
@@ -50,7 +50,7 @@ impl<'a> Call<'a> {
     fn id(&self) -> Option<i64> {
         match self.function {
             Function::Msgget => Some(self.numbers.result).filter(|&id| id >= 0),
-            // The other commands take an index, or nothing.
+            // The first argument of all other commands of msgctl is an index, or unused.
             Function::Msgctl => [libc::IPC_RMID, libc::IPC_SET, libc::IPC_STAT]
                 .iter()
                 .any(|&command| i64::from(command) == self.numbers.arguments[1])
@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns the descriptor that the call got.
+    /// Returns the descriptor that mq_open returned.
     fn descriptor(&self) -> Option<i64> {
         let is_named = matches!(self.function, Function::MqOpen | Function::MqUnlink);
         (!is_named && !self.function.is_sysv()).then_some(self.numbers.arguments[0])
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns the message as a string of C, of `len` bytes; an address is not shown.
+    /// Returns the first bytes of a message of `len` bytes as a C string. An address is not shown.
     fn message(&self, len: i64) -> String {
         if self.failed() {
             return "...".to_owned();
@@ -94,7 +94,7 @@ impl<'a> Call<'a> {
         format!("\"{}\"{more}", self.data.escape_ascii())
     }
 
-    /// Returns the arguments as a program in C would write them.
+    /// Returns the arguments in the form that they have in a C program.
     fn arguments(&self) -> String {
         let [_, second, third, fourth, fifth] = self.numbers.arguments;
         let first = self.numbers.arguments[0];
@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Returns a time-out of CLOCK_REALTIME.
+/// Formats a time-out of CLOCK_REALTIME.
 fn limit(seconds: i64, nanoseconds: i64) -> String {
     match (seconds, nanoseconds) {
         (-1, -1) => "NULL".to_owned(),
@@ -216,7 +216,7 @@ impl Display for Text<'_> {
     }
 }
 
-/// A call in the form for programs, JSON.
+/// A call as JSON.
 #[derive(Serialize)]
 pub struct Json {
     time: String,

@@ -36,9 +36,9 @@ use silent::Silent;
 use subject::Subject;
 use summary::Summary;
 
-/// The records that the ring holds before calls of the program wait for this command.
+/// The capacity of the ring in records. If the ring is full, calls of the program wait for this command.
 const ENTRIES: u32 = 4096;
-/// The beginning of the ring's name; the process id of the command follows.
+/// The beginning of the ring's name. The process id of the command follows.
 const PREFIX: &str = "/umsg-trace-";
 /// The interval at which the command checks whether the process has ended.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -142,10 +142,10 @@ impl Trace {
     }
 }
 
-/// The ring through which records come. The drop of the ring removes its name.
+/// The ring through which records come. Dropping the ring removes its name.
 struct Channel {
     ring: Ring,
-    /// The path that the traced process gets.
+    /// The path of the ring, in the form that the traced process gets.
     place: Vec<u8>,
 }
 
@@ -174,13 +174,13 @@ impl Channel {
 fn remove_abandoned(namespace: &Namespace) {
     for ring in ring::list(namespace).unwrap_or_default() {
         if ring.name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
-            // The removal is refused for a ring whose owner lives.
+            // The call refuses a ring whose owner lives.
             let _ = ring::unlink_in(namespace, &ring.name);
         }
     }
 }
 
-/// Standard error or a file, with the name that errors give it.
+/// Standard error or a file, with the name of the output for error texts.
 struct Output {
     to: BufWriter<Box<dyn Write>>,
     name: String,
@@ -203,7 +203,7 @@ impl Output {
         Ok(Output { to, name })
     }
 
-    /// Returns the failure of a write. A reader that has ended ends the command, as for standard output.
+    /// Returns the failure of a write. If the reader of the output has ended, the command ends, as for standard output.
     fn failed(&self, error: &io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ReaderGone,
@@ -220,7 +220,7 @@ struct Tracing<'a> {
 }
 
 impl Tracing<'_> {
-    /// Shows records until the process has ended or refuses to send any.
+    /// Shows records until the process has ended, or refuses to send records.
     fn watch(&mut self, ring: &mut Ring, subject: &Subject) -> Result {
         while !subject.is_over()? {
             self.silent.look();
@@ -240,7 +240,8 @@ impl Tracing<'_> {
         Ok(())
     }
 
-    /// Shows the records that are there. A busy process sends further ones meanwhile, so the number is limited to what the ring holds.
+    /// Shows the records that are in the ring. The number is limited to the capacity of the ring, because a busy process sends further records
+    /// meanwhile.
     fn drain(&mut self, ring: &mut Ring) -> Result {
         for _ in 0..ENTRIES {
             let Ok(message) = ring.try_receive() else {
@@ -253,7 +254,7 @@ impl Tracing<'_> {
     }
 
     fn show(&mut self, bytes: &[u8]) -> Result {
-        // Another process can write to the ring. Bytes that are no record are passed over.
+        // Another process can write to the ring. Bytes that are not a record are skipped.
         let Some(call) = Record::read(bytes).and_then(line::Call::of) else {
             return Ok(());
         };
@@ -285,7 +286,7 @@ impl Tracing<'_> {
     }
 }
 
-/// Says that the command is attached, so that its user knows how to end it.
+/// Prints that the command is attached, and how to end it.
 fn tell_attached(pid: u32) {
     say(format_args!(
         "process {pid} is traced; Ctrl-C ends the trace"

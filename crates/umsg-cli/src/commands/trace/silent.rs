@@ -1,4 +1,4 @@
-//! Processes of a traced program that send no records, because they run as another user: the ring belongs to the user of the command.
+//! Finds processes of a traced program that can't send records because they run as another user. The ring belongs to the user of the command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::say;
 
-/// The time between two looks at the processes.
+/// The time between two searches for such processes.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The processes that have sent records, and the processes that were reported to the user.
@@ -28,12 +28,12 @@ impl Silent {
         }
     }
 
-    /// Notes that a process has sent a record. The process keeps the ring also as another user.
+    /// Records that a process has sent a record. The process can use the ring even if it later runs as another user.
     pub fn heard(&mut self, pid: u32) {
         self.heard.insert(pid);
     }
 
-    /// Tells the user once of each process that can send no records.
+    /// Reports each process that can't send records, once.
     pub fn look(&mut self) {
         if Instant::now() < self.next {
             return;
@@ -62,7 +62,7 @@ fn family(root: u32) -> BTreeSet<u32> {
         }
         let tasks = fs::read_dir(format!("/proc/{pid}/task"));
         for task in tasks.into_iter().flatten().flatten() {
-            // Missing in a kernel without CONFIG_PROC_CHILDREN.
+            // The file is missing in a kernel without CONFIG_PROC_CHILDREN.
             let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
             let children = children.split_whitespace();
             open.extend(children.filter_map(|pid| pid.parse::<u32>().ok()));
@@ -71,7 +71,7 @@ fn family(root: u32) -> BTreeSet<u32> {
     found
 }
 
-/// Returns the effective user of a process. The owner of /proc/PID is root for a process that has changed its user.
+/// Returns the effective user of a process, from its status file. The owner of /proc/PID would be root for a process that has changed its user.
 fn user_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;

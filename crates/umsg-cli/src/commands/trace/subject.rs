@@ -21,7 +21,7 @@ use crate::ending;
 use crate::failure::{Code, Failure, Result};
 use crate::place;
 
-/// The maximum time from the moment at which an ending process gives up its memory to its end.
+/// The maximum time between the release of a process's memory and the end of the process.
 const TO_END: Duration = Duration::from_secs(1);
 
 /// A program that the command has started, or a process that ran before.
@@ -30,7 +30,7 @@ pub enum Subject {
     Attached { process: Attached, pidfd: OwnedFd },
 }
 
-/// Returns the namespace of the ring: that of `--dir`, else that of the UMSG_DIR of the running process.
+/// Returns the namespace for the ring: the directory of `--dir`, else that of UMSG_DIR in the running process.
 pub fn namespace(cli: &Cli, pid: Option<u32>) -> Result<Namespace> {
     let told = pid.filter(|_| cli.dir.is_none()).and_then(directory_of);
     let opened = match told {
@@ -43,7 +43,7 @@ pub fn namespace(cli: &Cli, pid: Option<u32>) -> Result<Namespace> {
     }
 }
 
-/// Returns the value of UMSG_DIR with which a process was started.
+/// Returns the value that UMSG_DIR had when a process was started.
 fn directory_of(pid: u32) -> Option<OsString> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|&byte| byte == 0);
@@ -66,13 +66,13 @@ impl Subject {
         let child = command
             .spawn()
             .map_err(|error| run.not_executed(error, path))?;
-        // The terminal also sends these signals to the program. The program decides whether it ends.
+        // The terminal sends these signals to the program, too. This command ignores them, so that the program decides whether it ends.
         ending::ignore(&[libc::SIGINT, libc::SIGQUIT]);
         ending::note(&[libc::SIGTERM, libc::SIGHUP]);
         Ok(Subject::Started(Mutex::new(child)))
     }
 
-    /// Asks a running process for records.
+    /// Asks a running process to send records.
     pub fn attach(pid: u32, place: &[u8]) -> Result<Subject> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or_else(|| no_process(pid))?;
@@ -101,7 +101,7 @@ impl Subject {
         match self {
             Subject::Started(child) => {
                 let mut child = child.lock().unwrap_or_else(|held| held.into_inner());
-                // The wait fails if the caller of this command ignores SIGCHLD: then the system reaps the program.
+                // An error also means that the program has ended: if SIGCHLD is ignored, the system reaps the program.
                 let ended = !matches!(child.try_wait(), Ok(None));
                 if let Some(signal) = signal.filter(|_| !ended) {
                     pass_on(&child, signal);
@@ -114,7 +114,7 @@ impl Subject {
                     return Ok(true);
                 }
                 let checked = process.check();
-                // A process that is ending has no memory any more.
+                // A process that is ending has already released its memory, so the check fails. The wait confirms the end of the process.
                 if checked.is_err() && ending::wait_for([pidfd.as_fd()], Some(TO_END))[0] {
                     return Ok(true);
                 }
@@ -123,9 +123,9 @@ impl Subject {
         }
     }
 
-    /// Ends the records. Returns the exit code.
+    /// Ends the sending of records. Returns the exit code.
     pub fn end(self) -> Result<u8> {
-        // The program still runs if its records could not be shown. It gets the signals that this command gets.
+        // If the records could not be shown, the program still runs. Until the program ends, the command passes signals on to it.
         while matches!(self, Subject::Started(_)) && !self.is_over()? {
             thread::sleep(super::PAUSE);
         }
@@ -158,7 +158,7 @@ fn no_process(pid: u32) -> Failure {
 fn pass_on(child: &Child, signal: i32) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
-        // The program may have just ended.
+        // An error means that the program has just ended.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }

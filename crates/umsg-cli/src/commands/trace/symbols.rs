@@ -1,4 +1,4 @@
-//! The names of numbers in C: errors, flags, commands.
+//! The C names of numbers: errors, flags, commands.
 
 use libc::c_int;
 
@@ -39,8 +39,8 @@ pub fn errno_named(name: &str) -> Option<c_int> {
     found.map(|&(number, _)| number)
 }
 
-/// Returns the names of flags, and the bits without a name: `O_CREAT|0x10`. `rest` formats the bits without a name. It is not called if no such
-/// bits are set and a flag is named.
+/// Returns the names of flags, followed by the bits without a name: `O_CREAT|0x10`. `rest` formats the bits without a name. `rest` is not called if
+/// all set bits have names, unless no bit has a name.
 fn flags(
     first: Option<&str>,
     table: &[(c_int, &'static str)],
@@ -94,12 +94,12 @@ pub fn moving(bits: i64) -> String {
     })
 }
 
-/// Returns a command of msgctl.
+/// Returns the name of a command of msgctl.
 pub fn control(command: i64) -> String {
     name(CONTROL, command).map_or_else(|| command.to_string(), str::to_owned)
 }
 
-/// Returns a kind of notification.
+/// Returns the name of a kind of notification.
 pub fn notification(how: i64) -> String {
     name(SIGEV, how).map_or_else(|| how.to_string(), str::to_owned)
 }

@@ -1,8 +1,8 @@
-//! Limits the number of messages that are shown in a second.
+//! Limits the number of messages that are shown per second.
 
 use std::time::{Duration, Instant};
 
-/// The messages that may be shown now: at most those of a second.
+/// The number of messages that may be shown now; at most the number for one second.
 pub struct Budget {
     rate: f64,
     left: f64,
@@ -20,7 +20,7 @@ impl Budget {
         }
     }
 
-    /// Returns whether one more message may be shown.
+    /// Returns whether one more message may be shown, and subtracts it.
     pub fn spend(&mut self) -> bool {
         let since = self.at.elapsed();
         self.at += since;

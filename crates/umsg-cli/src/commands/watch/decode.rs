@@ -1,4 +1,4 @@
-//! The forms of a message on the terminal.
+//! Formats a message for the terminal.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -33,7 +33,7 @@ pub struct Decoder<'a> {
     filter: Option<Filter<'a>>,
 }
 
-/// The command of --exec.
+/// The command of --exec, with its arguments.
 struct Filter<'a> {
     path: PathBuf,
     name: &'a OsStr,
@@ -61,7 +61,7 @@ impl<'a> Decoder<'a> {
         Ok(Decoder { style, filter })
     }
 
-    /// Returns the bytes that are shown of a message.
+    /// Returns the bytes that are shown for a message: the output of the command, or the message itself.
     pub fn filtered<'m>(&self, data: &'m [u8]) -> Result<Cow<'m, [u8]>> {
         match &self.filter {
             None => Ok(Cow::Borrowed(data)),
@@ -94,7 +94,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Returns the properties of a message beside its bytes.
+/// Returns the properties of a message that are shown above its bytes.
 fn head(message: &Seen) -> String {
     let rank = match message.rank {
         Rank::Priority(priority) => format!("priority {priority}"),
@@ -114,7 +114,7 @@ fn head(message: &Seen) -> String {
 }
 
 impl Filter<'_> {
-    /// Returns the output of the command for a message. If the command fails, the function reports the failure, and still returns the output.
+    /// Returns the output of the command for a message. A failure of the command is reported, and its output is still returned.
     fn run(&self, data: &[u8]) -> Result<Vec<u8>> {
         let shown = || text::on_one_line(self.name.as_bytes());
         let not_run = |error: io::Error| {
@@ -138,7 +138,7 @@ impl Filter<'_> {
     }
 }
 
-/// Returns lines of offset, bytes and characters, as hexdump(1) with -C.
+/// Returns a dump with offset, bytes and characters, in the form of `hexdump -C`.
 fn hex(bytes: &[u8]) -> String {
     let mut dump = String::new();
     for (line, bytes) in bytes.chunks(16).enumerate() {
@@ -157,8 +157,7 @@ fn hex(bytes: &[u8]) -> String {
     dump
 }
 
-/// Formats JSON on several lines. The values keep their text: no number loses a digit, and the keys keep their order. Returns None if the bytes are
-/// not JSON.
+/// Formats JSON on several lines. Numbers keep all their digits, and keys keep their order. Returns None if the bytes are not JSON.
 fn pretty(bytes: &[u8]) -> Option<String> {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).ok()?;
     let json = std::str::from_utf8(bytes).ok()?.trim();
@@ -229,7 +228,7 @@ mod tests {
   ]
 }"#;
         assert_eq!(pretty(json).unwrap(), lines);
-        // The lines are JSON, too, with the same values.
+        // The formatted text is also JSON, with the same values.
         let values = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap();
         assert_eq!(values(json), values(lines.as_bytes()));
         assert_eq!(pretty(b"7").unwrap(), "7");

@@ -1,8 +1,8 @@
-//! Finds the messages of a look (a copy of the queue's head) that no earlier look has found.
+//! Finds the messages of a look that no earlier look has found. A look is a copy of the messages at the head of the queue.
 //!
-//! A queued message has no number by which two looks could recognise it. So a message is known by its bytes, its sender, its priority or type and the
-//! time of its send. That time is computed from the machine's clock at each look, and differs by less than [`JITTER`]. If several messages are equal
-//! in all these properties, each look counts them: those above the earlier count are new.
+//! A queued message may have no ID by which two looks could recognise it. So a message is identified by its bytes, its sender, its priority or type,
+//! and the time of its send. Each look computes that time anew from the clock, with a difference of less than [`JITTER`]. If several messages are
+//! equal in all these properties, each look counts them: the messages above the earlier count are new.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 use super::Seen;
 use crate::inlet::Rank;
 
-/// The times that two looks compute for one send differ by less than this.
+/// The maximum difference between the times that two looks compute for the same send.
 const JITTER: Duration = Duration::from_millis(20);
-/// The maximum number of messages that are remembered.
+/// The number of remembered messages above which old entries are removed.
 const MOST: usize = 65_536;
-/// The least number of looks for which an absent message is remembered. Messages of a higher priority may hide a message from the looks for a while.
+/// An absent message is remembered for at least this number of looks, because messages of higher priorities may push it out of the looks for a while.
 const LOOKS: u64 = 64;
 
 /// The messages of earlier looks.
@@ -34,7 +34,7 @@ struct Sight {
 }
 
 impl Memory {
-    /// Returns those of a look's messages that no earlier look has found.
+    /// Returns the messages of a look that no earlier look has found.
     pub fn new_ones(&mut self, messages: Vec<Seen>) -> Vec<Seen> {
         self.look += 1;
         let new = messages.into_iter().filter(|message| self.is_new(message));
@@ -58,7 +58,7 @@ impl Memory {
                 false
             }
             None => {
-                // A sender may repeat one message for ever.
+                // A sender may repeat one message for ever, so old entries are removed here, too.
                 let before = alike.len();
                 alike.retain(|sight| sight.look + LOOKS >= look);
                 alike.push(Sight { sent, look });

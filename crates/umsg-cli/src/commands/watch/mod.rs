@@ -104,14 +104,14 @@ pub struct Seen {
     data: Vec<u8>,
 }
 
-/// The queue, of either kind.
+/// The watched POSIX or System V queue.
 #[allow(clippy::large_enum_variant, reason = "a command has one, on its stack")]
 enum Watched<'a> {
     Posix(Opened<'a>),
     SystemV(Attached),
 }
 
-/// The numbers of messages that ever came to the queue, and that have left it.
+/// The numbers of messages that have come to the queue and that have left it, since its creation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Passed {
     sent: u64,
@@ -136,7 +136,7 @@ impl Watch {
     }
 }
 
-/// The messages that were not shown.
+/// Counts the messages that were not shown.
 struct Tally {
     /// Messages that --rate suppressed.
     over_rate: u64,
@@ -156,7 +156,7 @@ impl Tally {
         }
     }
 
-    /// Reports the messages that were not shown, at most once a second, and at the end.
+    /// Reports the messages that were not shown: at most once a second, and once more at the end.
     fn tell(&mut self, queue: impl Display, is_end: bool) {
         let now = (self.over_rate, self.unseen);
         if now == self.told || !is_end && self.at.elapsed() < Duration::from_secs(1) {
@@ -184,7 +184,7 @@ struct Watching<'a> {
     memory: Memory,
     budget: Budget,
     shown: u64,
-    /// The messages that were seen, each once.
+    /// The number of distinct messages that the looks have found.
     seen: u64,
     tally: Tally,
 }
@@ -202,7 +202,8 @@ impl Watching<'_> {
                 if self.show(messages, decoder)? {
                     break;
                 }
-                // This is a lower bound: the messages that were seen and still wait have not left.
+                // The result is a lower bound of the missed messages: it assumes that all messages found by earlier looks, except those still in the
+                // queue, have left.
                 let left = passed.removed.saturating_sub(begin.removed);
                 let known = self.seen.saturating_sub(waiting);
                 self.tally.unseen = self.tally.unseen.max(left.saturating_sub(known));
@@ -227,7 +228,7 @@ impl Watching<'_> {
         Ok(())
     }
 
-    /// Shows those messages of a look that no earlier look has found. Returns whether --count is reached.
+    /// Shows the messages of a look that no earlier look has found. Returns whether --count is reached.
     fn show(&mut self, messages: Vec<Seen>, decoder: &Decoder<'_>) -> Result<bool> {
         let new = self.memory.new_ones(messages);
         let mut out = output::standard()?;
@@ -250,7 +251,7 @@ impl Watching<'_> {
             }
         }
         out.flush()?;
-        // True for `--count 0`.
+        // With `--count 0`, the count is reached at once.
         Ok(self.options.count == Some(0))
     }
 
@@ -281,7 +282,7 @@ impl<'a> Watched<'a> {
         Attached::open(namespace, label).map(Watched::SystemV)
     }
 
-    /// Returns the numbers of messages that came and left. Takes no lock.
+    /// Returns the numbers of messages that came and left, without a lock.
     fn passed(&self) -> Result<Passed> {
         match self {
             Watched::Posix(opened) => {
@@ -321,7 +322,7 @@ impl<'a> Watched<'a> {
     fn check_name(&self) -> Result {
         match self {
             Watched::Posix(opened) => opened.check_name(),
-            // The next look fails if a System V queue is removed.
+            // For a System V queue, this check is not needed: the next look fails if the queue was removed.
             Watched::SystemV(_) => Ok(()),
         }
     }

@@ -19,7 +19,7 @@ impl App {
     pub fn key(&mut self, event: KeyEvent) {
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
         let code = match event.code {
-            // A letter with Ctrl or Alt is not the letter: ^Y does not confirm.
+            // A letter with Ctrl or Alt is another key than the letter. So ^Y does not confirm a question.
             KeyCode::Char(_) if control || event.modifiers.contains(KeyModifiers::ALT) => {
                 KeyCode::Null
             }
@@ -65,7 +65,7 @@ impl App {
         }
     }
 
-    /// Applies the text that is being typed.
+    /// Applies the text of the filter or search while the user types it.
     fn narrow(&mut self) {
         let Some(input) = &self.input else {
             return;
@@ -112,13 +112,13 @@ impl App {
         }
     }
 
-    /// Goes back a page; from the list, ends.
+    /// Returns to the previous page. From the list, ends the command.
     fn leave(&mut self) {
         match &mut self.page {
             Page::Messages(Messages { whole, .. }) if whole.is_some() => *whole = None,
             Page::Messages(messages) => {
                 self.page = match messages.below.take() {
-                    // The result of a diagnosis may have come meanwhile, and was dropped.
+                    // If the diagnosis ended while the page of messages was shown, its result was dropped. So a new diagnosis starts at once.
                     Some(mut detail) => {
                         detail.due = detail.due.or_else(|| Some(Instant::now()));
                         Page::Detail(detail)

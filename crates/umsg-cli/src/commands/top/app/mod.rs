@@ -18,7 +18,7 @@ use crate::names::Name;
 use crate::output::owner::Owners;
 pub use pages::{Detail, Messages};
 
-/// The shortest time between two diagnoses of a queue, and their largest share of the time: one part in this many.
+/// The shortest time between two diagnoses of a queue. A diagnosis takes at most one part in `SHARE` of the time.
 const EXAMINE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 
@@ -32,37 +32,37 @@ pub struct App {
     pub order: Order,
     pub lines: Vec<Line>,
     pub selected: usize,
-    /// The first line of the list on the screen.
+    /// The index of the first line of the list that the screen shows.
     pub offset: usize,
-    /// The number of columns that are out of sight at the left.
+    /// The number of columns that are scrolled out at the left.
     pub shifted: usize,
     pub page: Page,
     pub input: Option<Input>,
     pub question: Option<Question>,
     pub has_help: bool,
-    /// The result of the last action, or the last failure.
+    /// The result of the last action: a text, or a failure.
     pub told: Option<Result<String, String>>,
     /// The reason why the last refresh failed.
     pub failure: Option<String>,
     pub is_paused: bool,
     pub is_over: bool,
-    /// The work that is asked for.
+    /// The tasks that the worker has not got yet.
     pub tasks: Vec<Task>,
-    /// True if the list must be read again at once.
+    /// True if the list must be read again before the next regular refresh.
     pub is_stale: bool,
     /// The width and the height of the screen.
     pub size: (u16, u16),
     pub owners: Owners,
 }
 
-/// The page above the list.
+/// The page that is shown.
 pub enum Page {
     List,
     Detail(Detail),
     Messages(Messages),
 }
 
-/// A line that is being typed.
+/// A line that the user is typing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
     pub what: What,
@@ -82,7 +82,7 @@ pub struct Question {
     task: Task,
 }
 
-/// The lines above the list, and below it.
+/// The numbers of screen lines above and below the list.
 pub const ABOVE: u16 = 3;
 pub const BELOW: u16 = 1;
 
@@ -145,7 +145,7 @@ impl App {
         self.select(self.selected);
     }
 
-    /// Returns the number of lines of the list that the screen has room for.
+    /// Returns the number of lines of the list that fit on the screen.
     pub fn room(&self) -> usize {
         usize::from(self.size.1.saturating_sub(ABOVE + BELOW)).max(1)
     }
@@ -158,7 +158,7 @@ impl App {
         self.offset = self.offset.max((self.selected + 1).saturating_sub(room));
     }
 
-    /// Returns the queue of the page, or of the selection.
+    /// Returns the queue of the current page, or in the list the selected queue.
     fn subject(&self) -> Option<(Key, Subject)> {
         match &self.page {
             Page::Detail(detail) => Some((detail.key.clone(), detail.subject.clone())),
@@ -191,7 +191,7 @@ impl App {
 
     fn subject_of(&self, key: &Key) -> Option<Subject> {
         let (kind, name) = match key {
-            // The bytes of a name that is not UTF-8 are not known here.
+            // A name that is not UTF-8 was changed for the display, so its bytes are unknown.
             Key::Refused(_, name) if name.contains(char::REPLACEMENT_CHARACTER) => return None,
             Key::Queue(kind, name) | Key::Refused(kind, name) => (*kind, name.as_str()),
             Key::Group(_) => return None,
@@ -246,7 +246,7 @@ impl App {
     }
 }
 
-/// Returns the System V queue of a name in the list.
+/// Parses the name that the list shows for a System V queue.
 fn label(name: &str) -> Option<Label> {
     if let Some(key) = name.strip_prefix("key:0x") {
         let key = u32::from_str_radix(key, 16).ok()?;

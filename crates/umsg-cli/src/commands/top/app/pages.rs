@@ -18,28 +18,28 @@ pub struct Detail {
     pub diagnosis: Option<Result<Box<Diagnosis>, String>>,
     pub ranks: Option<Vec<(i64, u64)>>,
     pub scroll: usize,
-    /// The largest useful scroll, set when the page was last drawn.
+    /// The largest useful scroll position, as the last drawing found it.
     pub most: Cell<usize>,
-    /// The time of the next diagnosis. None while one is going on.
+    /// The time of the next diagnosis. None while a diagnosis is running.
     pub(super) due: Option<Instant>,
 }
 
 /// The messages of one queue.
 pub struct Messages {
     pub subject: Subject,
-    /// None while the messages are being read.
+    /// The messages; None until they have been read.
     pub found: Option<Result<Vec<Message>, String>>,
-    /// The number of messages that the queue had then.
+    /// The number of messages in the queue at that time.
     pub all: u64,
     pub at: SystemTime,
     pub search: String,
     pub selected: usize,
     pub offset: usize,
-    /// The first visible line of the message that is shown as a whole. None if the list of messages is shown.
+    /// The first visible line of the message that fills the page. None if the page shows the list of messages.
     pub whole: Option<usize>,
-    /// The largest useful value of `whole`, set when the page was last drawn.
+    /// The largest useful value of `whole`, as the last drawing found it.
     pub most: Cell<usize>,
-    /// The page to which "back" leads; None for the list.
+    /// The page to which the key "back" returns; None for the list.
     pub(super) below: Option<Detail>,
 }
 
@@ -70,7 +70,7 @@ impl Messages {
         self.shown().get(self.selected).map(|(_, message)| *message)
     }
 
-    /// Returns the number of messages that the screen has room for.
+    /// Returns the number of messages that fit on the screen.
     pub fn room(height: u16) -> usize {
         usize::from(height.saturating_sub(ABOVE + BELOW)).max(1)
     }

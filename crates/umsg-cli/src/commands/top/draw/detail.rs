@@ -15,14 +15,14 @@ use super::{bold, plain, put, row};
 use crate::commands::sample::figures::Kind;
 use crate::output::{text, time};
 
-/// The width from which on there are two columns.
+/// The minimum width for two columns.
 const WIDE: u16 = 120;
-/// The lines of each list, at most.
+/// The maximum number of lines of a list.
 const MOST: usize = 12;
 /// The width of a title.
 const TITLE: usize = 12;
 
-/// Draws all parts below each other, or in two columns.
+/// Draws all parts of the page one below the other, or in two columns.
 pub fn draw(app: &App, detail: &Detail, area: Rect, buffer: &mut Buffer) {
     let heading = heading(app, detail);
     put(&heading, row(area, 0), buffer);
@@ -55,7 +55,7 @@ pub fn draw(app: &App, detail: &Detail, area: Rect, buffer: &mut Buffer) {
     detail.most.set(left.max(right));
 }
 
-/// Draws lines from the `scroll`-th on; the last one stays in sight. Returns the largest scroll.
+/// Draws the lines from number `scroll` on. The scroll is limited so that the last line stays visible. Returns the largest useful scroll.
 fn column(lines: &[Line<'_>], scroll: usize, area: Rect, buffer: &mut Buffer) -> usize {
     let last = lines.len().saturating_sub(usize::from(area.height).max(1));
     let lines = lines.iter().skip(scroll.min(last));
@@ -174,7 +174,7 @@ fn figures(app: &App, detail: &Detail, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// Returns the curves of messages and rates over time.
+/// Returns the curves of the messages and rates over time.
 fn curves(app: &App, row: &Row, width: u16) -> Vec<Line<'static>> {
     let room = usize::from(width).saturating_sub(TITLE + 9).clamp(1, PAST);
     let past = &row.past;
@@ -199,7 +199,7 @@ fn curves(app: &App, row: &Row, width: u16) -> Vec<Line<'static>> {
     lines.into()
 }
 
-/// Returns the histogram of priorities or types.
+/// Returns the histogram of the messages by priority or type.
 fn ranks(app: &App, detail: &Detail, width: u16) -> Vec<Line<'static>> {
     let Some(ranks) = detail.ranks.as_ref().filter(|ranks| !ranks.is_empty()) else {
         return Vec::new();
@@ -230,13 +230,13 @@ fn section(app: &App, title: &str) -> Line<'static> {
     Line::styled(title.to_owned(), app.look.style(Tone::Heading))
 }
 
-/// Counts the entries that a list does not show.
+/// Returns a line with the number of entries that a list does not show.
 fn more(count: usize) -> Option<Line<'static>> {
     let hidden = count.checked_sub(MOST).filter(|hidden| *hidden != 0)?;
     Some(Line::from(format!("            and {hidden} more")))
 }
 
-/// Returns the processes that wait and hold messages; repairs and problems.
+/// Returns the lines about processes that wait or hold messages, and about repairs and problems.
 fn processes(app: &App, diagnosis: &Diagnosis) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut list = |title: &str, entries: Vec<String>, style: Style| {

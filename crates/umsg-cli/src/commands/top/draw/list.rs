@@ -12,19 +12,19 @@ use super::row;
 
 /// The gap between two columns.
 const GAP: u16 = 1;
-/// The longest trend.
+/// The maximum width of the trend.
 const LONGEST_TREND: u16 = 30;
-/// The longest name on a wide screen, before the trend grows.
+/// The width to which the name grows on a wide screen before the trend grows.
 const LONGEST_NAME: u16 = 40;
 
-/// A column that is in sight: its first character, and its width.
+/// A visible column: its first character on the line, and its width.
 struct Placed {
     column: Column,
     x: u16,
     width: u16,
 }
 
-/// Places the columns: first the name; then, without the first `shifted` others, as many as the screen has room for.
+/// Places the columns: first the name, then as many of the other columns as fit. The first `shifted` of the other columns are left out.
 fn placed(width: u16, shifted: usize) -> Vec<Placed> {
     let others = &Column::ALL[1..];
     let others = &others[shifted.min(others.len())..];
@@ -60,14 +60,14 @@ fn placed(width: u16, shifted: usize) -> Vec<Placed> {
     .collect()
 }
 
-/// Returns the column of the heading at this character.
+/// Returns the column whose heading has this character position.
 pub fn column_at(x: u16, size: (u16, u16), shifted: usize) -> Option<Column> {
     let mut columns = placed(size.0, shifted).into_iter();
     let found = columns.find(|placed| x >= placed.x && x < placed.x + placed.width);
     found.map(|placed| placed.column)
 }
 
-/// Returns the largest useful number of columns that are out of sight at the left: the smallest number with which the last column is in sight.
+/// Returns the largest useful value of `App::shifted`: the smallest value with which the last column is visible.
 pub fn most_shifted(size: (u16, u16)) -> usize {
     let others = Column::ALL.len() - 1;
     let shows_last = |shifted: &usize| {
@@ -129,7 +129,7 @@ fn headings(app: &App, columns: &[Placed], place: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Writes a text at the side of its column; a longer text is cut.
+/// Writes a text into a column, aligned to the column's side. A text that is too long is cut.
 fn write(placed: &Placed, text: &str, place: Rect, style: Style, buffer: &mut Buffer) {
     let width = ratatui::text::Span::raw(text).width() as u16;
     let x = match placed.column.is_left() {
@@ -163,14 +163,14 @@ fn cell(app: &App, line: &Line, placed: &Placed, place: Rect, buffer: &mut Buffe
     write(placed, &text, place, style, buffer);
 }
 
-/// Returns a bar, and the percentage behind it.
+/// Returns a bar, followed by the percentage.
 fn fill_text(app: &App, line: &Line, fill: f64, width: usize) -> String {
     let percent = Column::Fill.text(&line.shown);
     let bar = width.saturating_sub(4);
     format!("{}{percent:>4}", app.look.bar(fill, bar))
 }
 
-/// Returns the name, indented by its depth in the tree; the middle of a name that is too long is left out.
+/// Returns the name, indented by its depth in the tree. If the name is too long, its middle is left out.
 fn name(line: &Line, is_unicode: bool, width: usize) -> String {
     let mark = match (line.folded, is_unicode) {
         (None, _) if line.depth == 0 => "",
@@ -202,7 +202,7 @@ fn name_style(app: &App, line: &Line) -> Style {
     }
 }
 
-/// Returns the style of a cell. Figures that show a problem stand out.
+/// Returns the style of a cell. A figure that shows a problem is highlighted.
 fn style(app: &App, column: Column, line: &Line) -> Style {
     let shown = &line.shown;
     let is_some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);

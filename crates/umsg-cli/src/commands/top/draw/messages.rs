@@ -11,9 +11,9 @@ use super::super::work::Message;
 use super::{plain, put, row};
 use crate::output::{text, time};
 
-/// The bytes in a line of hexadecimal numbers.
+/// The number of bytes in a line of hexadecimal numbers.
 const HEX: usize = 16;
-/// The bytes of a message that are shown at most.
+/// The maximum number of bytes of a message that the page shows.
 const LONGEST: usize = 64 << 10;
 
 pub fn draw(app: &App, messages: &Messages, area: Rect, buffer: &mut Buffer) {
@@ -61,7 +61,7 @@ pub fn draw(app: &App, messages: &Messages, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Returns position, rank, length, sender, age, and the beginning of the message.
+/// Returns a line with the position, rank, length, sender, age and beginning of a message.
 fn entry(app: &App, position: usize, message: &Message, width: u16) -> Line<'static> {
     let begin = format!(
         "{position:>5} {:>6} {:>7}B {:>8} {:>5}  ",
@@ -87,8 +87,8 @@ fn age(message: &Message) -> String {
     time::rough(age.unwrap_or_default())
 }
 
-/// Draws one message: as text if it is UTF-8, else in hexadecimal numbers. Returns the largest useful `from`: with it, the last line of the
-/// message is in sight.
+/// Draws one message: as text if it is UTF-8, else in hexadecimal numbers. Returns the largest useful value of `from`: the value with which the last
+/// line of the message is visible.
 fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buffer) -> usize {
     let dead = message.dead.as_deref().unwrap_or("no dead letter");
     let title = format!(
@@ -117,7 +117,7 @@ fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buf
 
 fn lines(message: &Message, width: usize) -> Vec<String> {
     let mut data = &message.data[..message.data.len().min(LONGEST)];
-    // The beginning of a longer text may end within a character.
+    // If only the beginning of a longer text is shown, it may end within a character.
     if let Err(error) = std::str::from_utf8(data)
         && error.error_len().is_none()
         && data.len() < message.len
@@ -141,7 +141,7 @@ fn lines(message: &Message, width: usize) -> Vec<String> {
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let (mut lines, mut part, mut taken) = (Vec::new(), String::new(), 0);
     for char in line.replace('\t', "    ").chars() {
-        // A character takes no, one or two columns.
+        // A character takes zero, one or two columns.
         let columns = Span::raw(char.to_string()).width();
         if taken + columns > width && !part.is_empty() {
             lines.push(std::mem::take(&mut part));

@@ -47,7 +47,7 @@ pub fn screen(app: &App, frame: &mut Frame<'_>) {
     over::draw(app, area, buffer);
 }
 
-/// Returns a line of an area; an empty one if the area is not that high.
+/// Returns a line of an area. Returns an empty line if the area has fewer lines.
 fn row(area: Rect, line: u16) -> Rect {
     let is_there = line < area.height;
     Rect {
@@ -57,7 +57,7 @@ fn row(area: Rect, line: u16) -> Rect {
     }
 }
 
-/// Writes a line, which is cut at the end of its place.
+/// Writes a line, and cuts it at the end of the area.
 fn put(line: &Line<'_>, place: Rect, buffer: &mut Buffer) {
     if place.height != 0 {
         buffer.set_line(place.x, place.y, line, place.width);
@@ -72,7 +72,7 @@ fn bold(text: impl Into<String>) -> Span<'static> {
     Span::styled(text.into(), Style::default().add_modifier(Modifier::BOLD))
 }
 
-/// Draws the namespace and the time, and the sums.
+/// Draws the two lines at the top: the namespace and the time, and the totals.
 fn head(app: &App, first: Rect, second: Rect, buffer: &mut Buffer) {
     let rows = app.view.rows.iter();
     let counts = report::counts(rows.map(|row| row.figures.kind));

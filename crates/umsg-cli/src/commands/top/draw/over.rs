@@ -1,4 +1,4 @@
-//! The windows over a page, which show the keys or a question, and the last line.
+//! Draws the windows in front of a page (the keys, a question), and the last line of the screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,7 +9,7 @@ use super::super::app::{App, Page, Question, What};
 use super::super::style::Tone;
 use super::{bold, plain, put, row};
 
-/// The keys, as "?" shows them.
+/// The keys and their descriptions, which the key "?" shows.
 const KEYS: [(&str, &str); 19] = [
     ("up down", "select; also j k, Page, Home, End, wheel, click"),
     ("left right", "show other columns"),
@@ -45,7 +45,7 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Returns the text that is typed, the result of the last action, or the most important keys.
+/// Returns the last line of the screen: the text that the user types, the result of the last action, or the most important keys.
 fn last_line(app: &App) -> Line<'static> {
     if let Some(input) = &app.input {
         let what = match input.what {
@@ -102,7 +102,7 @@ fn last_line(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Draws an empty window of this size in the middle, or as much of it as there is room for. Returns its inside.
+/// Draws an empty window of this size in the middle, or a smaller window if the area is smaller. Returns the area inside the border.
 fn window(title: &str, (width, height): (u16, u16), area: Rect, buffer: &mut Buffer) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let place = Rect {
