@@ -1,6 +1,6 @@
-//! A queue that is not in the namespace: where the command has looked for it, and where a queue of this name exists.
+//! The texts for a queue that is not in the namespace: where the command has searched, and where a queue of this name exists.
 //!
-//! The usual causes are a program in another namespace and a program that was started without `umsg run`, whose queues are the kernel's.
+//! The usual causes are that the other program uses another namespace, or was started without `umsg run` and uses the kernel's queues.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,10 +15,10 @@ use crate::address::{Address, Label};
 use crate::failure::{Explain, Failure, without_advice};
 use crate::names::Name;
 
-/// The directory of the namespaces of the system and of users.
+/// The directory in which the default namespaces of the system and of the users are.
 const BASE: &str = "/dev/shm";
 
-/// Explains that no POSIX queue has the name.
+/// Returns the failure that no POSIX queue has the name.
 pub fn no_name(namespace: &Namespace, name: &Name) -> Failure {
     let others = || others(namespace.path(), |other| has_name(other, name));
     let in_kernel = || {
@@ -48,10 +48,10 @@ pub fn also_in(namespace: &Namespace, queue: &Address) -> Vec<String> {
     kernel.into_iter().chain(other).collect()
 }
 
-/// The name of the kernel among other places.
+/// The name by which the kernel appears in the list of places.
 const KERNEL: &str = "kernel";
 
-/// Describes the other place by the programs that use the queue there.
+/// Returns a warning about another place that has a queue of the same name.
 pub fn described(place: &str) -> String {
     match place {
         KERNEL => {
@@ -63,7 +63,7 @@ pub fn described(place: &str) -> String {
     }
 }
 
-/// Explains that no System V queue has the key or identifier.
+/// Returns the failure that no System V queue has the key or identifier.
 pub fn no_label(namespace: &Namespace, label: Label, error: &sysv::OpenError) -> Failure {
     let others = || others(namespace.path(), |other| has_label(other, label));
     let in_kernel = || label.key().is_some_and(kernel_has_key);
@@ -102,7 +102,7 @@ fn explain(
     Failure::new(error.code(), format_args!("{subject}: {what}; {hint}"))
 }
 
-/// Returns the directory of another user, if there is one, and no directory for all users.
+/// Returns the directory of another user if one exists and there is no directory for all users.
 fn other_users() -> Option<PathBuf> {
     let all = usual();
     let is_for_all = |path: &PathBuf| path.ends_with("umsg");
@@ -116,8 +116,8 @@ fn other_users() -> Option<PathBuf> {
     }
 }
 
-/// Returns the usual directories of namespaces and their owners: the directories of the caller and of root come first, because root can also read
-/// the others.
+/// Returns the usual directories of namespaces, with their owners. The directories of the caller and of root come first: root can also read the
+/// directories of all other users.
 fn usual() -> Vec<(PathBuf, u32)> {
     let me = rustix::process::geteuid().as_raw();
     let entries = std::fs::read_dir(BASE).into_iter().flatten().flatten();
@@ -135,7 +135,7 @@ fn usual() -> Vec<(PathBuf, u32)> {
     found
 }
 
-/// Returns the first other accessible namespace that has the queue: that of $UMSG_DIR, of the system, or of a user.
+/// Returns the first accessible namespace, apart from `but`, that has the queue: the one of $UMSG_DIR, of the system, or of a user.
 fn others(but: &Path, has: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let chosen = std::env::var_os("UMSG_DIR").filter(|chosen| !chosen.is_empty());
     let usual = usual().into_iter().map(|(path, _)| path);
@@ -143,7 +143,7 @@ fn others(but: &Path, has: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     all.find(|other| !is_same(other, but) && has(other))
 }
 
-/// Returns whether two paths lead to one directory.
+/// Returns whether two paths lead to the same directory.
 fn is_same(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
@@ -166,12 +166,12 @@ fn has_label(namespace: &Path, label: Label) -> bool {
     })
 }
 
-/// Asks the kernel, not the drop-in of `umsg run`, for a POSIX queue. `name` has no slash.
+/// Returns whether the kernel has a POSIX queue of this name. The system call bypasses the drop-in of `umsg run`. `name` has no slash.
 fn kernel_has_name(name: &[u8]) -> bool {
     let Ok(name) = CString::new(name) else {
         return false;
     };
-    // Without the flag O_CREAT there are no further arguments.
+    // Without the flag O_CREAT, mq_open(2) ignores the mode and the attributes.
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let name: &CStr = &name;
     // SAFETY: `name` is a string that ends with NUL, and outlives the call.
@@ -186,7 +186,7 @@ fn kernel_has_name(name: &[u8]) -> bool {
     }
 }
 
-/// Asks the kernel for the System V queue of a key.
+/// Returns whether the kernel has a System V queue with this key.
 fn kernel_has_key(key: i32) -> bool {
     if key == sysv::PRIVATE {
         return false;

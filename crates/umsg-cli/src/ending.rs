@@ -1,7 +1,7 @@
-//! SIGINT and SIGTERM end `umsg recv --exec` gracefully: the first signal ends the receiving, the second one ends the running commands.
+//! Handles SIGINT and SIGTERM for `umsg recv --exec`: the first signal ends the receiving, the second one ends the running commands.
 //!
-//! The signals are blocked in all threads, and the main thread reads them from a descriptor. It interrupts the thread that waits in a queue:
-//! see [`crate::lookout`].
+//! The signals are blocked in all threads. The main thread reads them from a descriptor, and interrupts the thread that waits in a queue: see
+//! [`crate::lookout`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -16,23 +16,24 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::inherited::is_ignored;
 use crate::lookout::{self, PERSISTENCE, Waiting};
 
-/// Events that stay, once they have happened.
+/// Events that stay set once they have happened.
 pub struct Ending {
     signals: OwnedFd,
-    /// The signals that the caller blocked.
+    /// The signals that were blocked before.
     mask: libc::sigset_t,
     /// The event of the first signal: no new commands start.
     asked: OwnedFd,
     /// The event of the second signal: the running commands end, too.
     urgent: OwnedFd,
-    /// The event of the end: all threads have ended.
+    /// The event that all threads have ended.
     over: OwnedFd,
-    /// The thread that waits in the queue; 0 for none.
+    /// The id of the thread that waits in the queue; 0 if no thread waits.
     receiver: AtomicI32,
 }
 
 impl Ending {
-    /// Blocks the signals in the calling thread and in the threads that it starts. The caller makes this call before other threads start.
+    /// Blocks the signals in the calling thread, and so in all threads that it starts later. The caller makes this call before it starts other
+    /// threads.
     pub fn prepare() -> io::Result<Ending> {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let (signals, mask) = block(&[libc::SIGINT, libc::SIGTERM])?;
@@ -46,7 +47,7 @@ impl Ending {
         })
     }
 
-    /// Makes `command` start with the signals blocked that the caller blocked, and no others.
+    /// Makes `command` start with the signal mask that this process had before [`Self::prepare`].
     pub fn unblock_in(&self, command: &mut Command) {
         let mask = self.mask;
         let restore = move || {
@@ -62,7 +63,7 @@ impl Ending {
         unsafe { command.pre_exec(restore) };
     }
 
-    /// Waits for signals until [`Self::finish`].
+    /// Waits for signals until [`Self::finish`] is called.
     pub fn supervise(&self) {
         let mut count = 0;
         loop {
@@ -93,7 +94,7 @@ impl Ending {
         wait_for([self.asked.as_fd()], Some(Duration::ZERO))[0]
     }
 
-    /// Sleeps, but not beyond the first signal.
+    /// Sleeps for a time, or until the first signal.
     pub fn sleep(&self, time: Duration) {
         wait_for([self.asked.as_fd()], Some(time));
     }
@@ -114,7 +115,7 @@ impl Ending {
     }
 }
 
-/// The last signal that [`note`] has noted; 0 for none.
+/// The last signal that the handler has recorded; 0 if there is none.
 static NOTED: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note_signal(signal: libc::c_int) {
@@ -122,7 +123,8 @@ extern "C" fn note_signal(signal: libc::c_int) {
     NOTED.store(signal, Ordering::Relaxed);
 }
 
-/// Notes these signals from now on, instead of ending the command. They interrupt waits. Signals that the caller ignores stay ignored.
+/// Installs a handler that records these signals, so that they interrupt waits instead of ending the command. Signals that the caller ignores stay
+/// ignored.
 pub fn note(signals: &[libc::c_int]) {
     let handler = note_signal as extern "C" fn(libc::c_int);
     for &signal in signals.iter().filter(|&&signal| !is_ignored(signal)) {
@@ -135,7 +137,7 @@ pub fn note(signals: &[libc::c_int]) {
     }
 }
 
-/// Returns the signal that was noted last, once.
+/// Returns the signal that was recorded last, and clears the record.
 pub fn noted() -> Option<libc::c_int> {
     // Relaxed: the number publishes no other data, as in `note_signal`.
     Some(NOTED.swap(0, Ordering::Relaxed)).filter(|&signal| signal != 0)
@@ -150,11 +152,11 @@ pub fn ignore(signals: &[libc::c_int]) {
 }
 
 fn raise(event: &OwnedFd) {
-    // The write fails only if the count is not 0: the event has already happened.
+    // The write fails only if the counter has its highest value. Then the event has already happened.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
-/// Waits until a descriptor is readable, or for a time. None waits for ever.
+/// Waits until a descriptor is readable, or until the time is over. With the time None, waits without a limit.
 pub fn wait_for<const N: usize>(
     descriptors: [BorrowedFd<'_>; N],
     time: Option<Duration>,
@@ -162,7 +164,7 @@ pub fn wait_for<const N: usize>(
     let mut polled = descriptors
         .each_ref()
         .map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
-    // A time beyond the range of the kernel's clock means to wait for ever.
+    // If the time exceeds the range of the kernel's clock, the wait has no limit.
     let time = time.and_then(|time| Timespec::try_from(time).ok());
     match poll(&mut polled, time.as_ref()) {
         Ok(_) => polled.map(|polled| !polled.revents().is_empty()),
@@ -174,13 +176,13 @@ pub const INTERRUPT: libc::c_int = libc::SIGINT;
 pub const TERMINATE: libc::c_int = libc::SIGTERM;
 pub const USER: libc::c_int = libc::SIGUSR1;
 
-/// Blocks these signals in the calling thread and in the threads that it starts, and returns the descriptor that reads them. Those that the caller
-/// ignores stay ignored.
+/// Blocks these signals in the calling thread, and so in all threads that it starts later. Returns the descriptor that reads the signals. Signals
+/// that the caller ignores stay ignored.
 pub fn listen(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     block(signals).map(|(descriptor, _)| descriptor)
 }
 
-/// Reads the number of a signal from that descriptor.
+/// Reads the number of a signal from the descriptor that [`listen`] returned.
 pub fn heard(descriptor: BorrowedFd<'_>) -> Option<libc::c_int> {
     let mut record = [0; size_of::<libc::signalfd_siginfo>()];
     rustix::io::read(descriptor, &mut record).ok()?;
@@ -188,7 +190,7 @@ pub fn heard(descriptor: BorrowedFd<'_>) -> Option<libc::c_int> {
     Some(u32::from_ne_bytes(*number).cast_signed())
 }
 
-/// Blocks the signals that the caller does not ignore. Returns the descriptor that reads them, and the signals that were blocked before.
+/// Blocks the signals that the caller does not ignore. Returns the descriptor that reads these signals, and the signals that were blocked before.
 fn block(signals: &[libc::c_int]) -> io::Result<(OwnedFd, libc::sigset_t)> {
     lookout::handle_interruptions()?;
     // SAFETY: all zeros are a valid sigset_t, and each call gets pointers to live values of this type. signalfd returns a new descriptor

@@ -10,7 +10,7 @@ use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
 use umsg::ring::RingError;
 use umsg::{Limits, NamespaceError, QueueError, SegmentError, sysv};
 
-/// The exit codes, as `umsg --help` documents them. 2 is clap's.
+/// The exit codes, as `umsg --help` documents them. clap uses the code 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
@@ -37,11 +37,11 @@ pub enum Code {
 pub enum Failure {
     /// One line, and a code.
     Because { code: Code, line: String },
-    /// The command has already reported the failure.
+    /// The command has already printed the failure.
     Reported(Code),
     /// The program that reads the output ended early. This counts as success.
     ReaderGone,
-    /// The program that the command has run ended with this code, which becomes the command's.
+    /// The program that the command has run ended with this code. The command ends with the same code.
     Exited(u8),
 }
 
@@ -60,7 +60,7 @@ impl Failure {
         Failure::Because { code, line }
     }
 
-    /// Replaces the exit code.
+    /// Returns the failure with another exit code.
     pub fn coded(self, code: Code) -> Failure {
         match self {
             Failure::Because { line, .. } => Failure::Because { code, line },
@@ -76,12 +76,12 @@ impl Failure {
         }
     }
 
-    /// Returns whether no message came in time, or the stream has ended.
+    /// Returns whether the failure is that no message came in time, or that the stream has ended.
     pub fn is_of_no_message(&self) -> bool {
         matches!(self.code(), Some(Code::NotInTime | Code::EndOfStream))
     }
 
-    /// For --quiet: prints no line if no message came, or no room became free, in time, or if the stream has ended.
+    /// Implements --quiet: removes the line of a failure if no message came, or no room became free, in time, or if the stream has ended.
     pub fn hushed(self, quiet: bool) -> Failure {
         match self {
             Failure::Because {
@@ -92,7 +92,7 @@ impl Failure {
         }
     }
 
-    /// Returns a failure with the exit code only, because the line has been printed.
+    /// Prints the line, and returns a failure with only the exit code.
     pub fn reported(self) -> Failure {
         self.code().map_or(Failure::ReaderGone, Failure::Reported)
     }
@@ -120,13 +120,13 @@ impl Failure {
     }
 }
 
-/// Prints a line on standard error. Errors are ignored: no other stream could report them.
+/// Prints a line on standard error. Ignores a failed write, because no other stream could report it.
 pub fn say(line: impl Display) {
     use io::Write;
     let _ = writeln!(io::stderr(), "umsg: {line}");
 }
 
-/// Converts only errors of writing to standard output.
+/// The conversion is only for errors of writing to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {
@@ -173,7 +173,7 @@ fn without_full_stop(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Replaces the library's advice, which follows the colon in the text of an error, by a hint that names a command.
+/// Replaces the library's advice by a hint that names a command. In the text of an error, the advice follows the colon.
 pub fn with_command(error: &impl Display, hint: &str) -> String {
     format!("{}; {hint}", without_advice(error))
 }
@@ -220,7 +220,7 @@ impl Explain for NamespaceError {
     }
 }
 
-/// Names the command that creates the directories of a namespace.
+/// Returns the command that creates the directories of a namespace.
 fn setup(namespace: Option<&Path>) -> String {
     match namespace {
         Some(path) if path != Path::new(SHARED) => format!("`umsg setup --dir {}`", path.display()),
@@ -241,7 +241,7 @@ impl Explain for OpenError {
     }
 }
 
-/// Gives the text of an error of opening a queue or ring a hint that names a command.
+/// Appends a hint that names a command to the text of an error of opening a queue or ring.
 fn with_open_hint(text: &impl Display, error: &OpenError) -> String {
     let hint = match error {
         OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong => {
@@ -258,7 +258,7 @@ fn with_open_hint(text: &impl Display, error: &OpenError) -> String {
     with_command(text, hint)
 }
 
-/// Gives the text of an error of a queue's file a hint that names a command.
+/// Appends a hint that names a command to the text of an error of a queue's file.
 fn with_segment_hint(text: &impl Display, error: &SegmentError) -> String {
     let hint = match error {
         SegmentError::NotAQueue("a directory") => "remove the directory from the namespace",
@@ -273,7 +273,7 @@ fn with_segment_hint(text: &impl Display, error: &SegmentError) -> String {
     with_command(text, hint)
 }
 
-/// Gives the text of an error that all operations share a hint that names a command.
+/// Appends a hint that names a command to the text of an error that all operations share.
 fn with_queue_hint(text: &impl Display, error: QueueError) -> String {
     match error {
         QueueError::NoSpace => with_command(text, NO_SPACE),
@@ -308,7 +308,7 @@ impl Explain for UnlinkError {
     }
 }
 
-/// Returns a hint for a message that is longer than the message size of the queue, `most` bytes.
+/// Returns a hint for a message that is longer than the queue's message size, `most` bytes.
 pub fn longer_messages(most: usize) -> &'static str {
     match most < Limits::default().max_message_size as usize {
         true => "create the queue with a larger --message-size",
@@ -354,7 +354,7 @@ impl Explain for ReceiveError {
     }
 }
 
-/// Returns a hint for a message that is longer than the limit of a System V queue, `most` bytes.
+/// Returns a hint for a message that is longer than `most` bytes, the maximum message size of a System V queue.
 pub fn longer_sysv_messages(most: usize) -> &'static str {
     match most < Limits::default().max_message_size as usize {
         true => "raise msgmax with `umsg limits --msgmax`, and create the queue again",
@@ -469,17 +469,17 @@ impl Explain for RingError {
     }
 }
 
-/// The cause of a refusal, after the command has ruled out that a stopped process holds the queue's lock.
+/// The reason of a refused send. The command uses the text only after it has excluded that a stopped process holds the queue's lock.
 pub const FULL: &str = "the queue is full";
 pub const EMPTY: &str = "the queue is empty";
 const NO_MATCH: &str = "the queue has no matching message";
 
-/// Explains that a queue is closed for sending, and what to do.
+/// Explains that a queue is closed for sending, and how to reopen the queue.
 pub fn closed(queue: impl Display) -> String {
     format!("the queue is closed for sending; `umsg close --reopen {queue}` opens it again")
 }
 
-/// Explains that a queue is full, and what to do.
+/// Explains that a queue is full, and what the user can do.
 fn full() -> String {
     format!("{FULL}; receive from the queue first, or wait with --timeout")
 }
@@ -504,7 +504,7 @@ const MAX_BYTES: &str = "receive messages, remove queues with `umsg rm`, or rais
 const NO_SPACE: &str =
     "receive messages, or remove queues with `umsg rm`; `df` shows the free space";
 
-/// The directory of the queues that all users share, unless `umsg setup --dir` names another.
+/// The directory of the shared namespace, unless `umsg setup --dir` names another directory.
 const SHARED: &str = "/dev/shm/umsg";
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use umsg::{Namespace, posix, sysv};
 
 use crate::names::Name;
 
-/// Names the process that blocks a POSIX queue, and what to do. Returns None if the lock is free again. Takes up to a second if the owner is neither
-/// stopped nor running.
+/// Names the process that blocks a POSIX queue, and says what to do. Returns None if the lock is free again. If the owner of the lock is neither
+/// stopped nor running, the call takes up to a second.
 pub fn named(namespace: &Namespace, name: &Name) -> Option<String> {
     match posix::diagnose(namespace, name) {
         Ok(diagnosis) => of(&diagnosis, name),
@@ -21,7 +21,7 @@ pub fn named(namespace: &Namespace, name: &Name) -> Option<String> {
     }
 }
 
-/// Names the process that holds the lock of a System V queue, and what to do. `label` names the queue in the advice.
+/// Names the process that holds the lock of a System V queue, and says what to do. `label` is the queue's name for the advice.
 pub fn labelled(namespace: &Namespace, id: i32, label: impl Display) -> String {
     let diagnosis = sysv::diagnose_id(namespace, id).ok();
     diagnosis

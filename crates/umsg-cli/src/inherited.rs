@@ -1,6 +1,6 @@
-//! For the programs that this command starts, restores the settings of its caller that this process has changed: closed standard streams, and the
-//! dispositions of SIGPIPE and SIGXFSZ. Rust's runtime opens the streams and ignores SIGPIPE before main. This command ignores SIGXFSZ,
-//! so that a file beyond the size limit is an error that it can report.
+//! Restores settings of this process for the programs that it starts: closed standard streams, and the dispositions of SIGPIPE and SIGXFSZ. Rust's
+//! runtime opens closed streams and ignores SIGPIPE before main. This command itself ignores SIGXFSZ, so that a write beyond the limit of file sizes
+//! is an error that the command can report.
 
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
@@ -36,13 +36,14 @@ pub fn is_ignored(signal: libc::c_int) -> bool {
     !failed && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Turns SIGXFSZ off: a write beyond the limit of file sizes fails with EFBIG instead of ending this command.
+/// Ignores SIGXFSZ, so that a write beyond the limit of file sizes fails with EFBIG and does not end this command.
 pub fn ignore_sigxfsz() {
     // SAFETY: this command has no handler for the signal, and an ignored signal runs no code.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Makes `command` start with the streams and the dispositions of the caller, instead of this process or as its child.
+/// Makes `command` start with the standard streams and the dispositions of this command's caller. The program may replace this process or run as its
+/// child.
 pub fn restore_on_exec(command: &mut Command) {
     streams::leave_closed();
     // Relaxed: see `inspect`.
@@ -54,7 +55,7 @@ pub fn restore_on_exec(command: &mut Command) {
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         }
         if !ignores_large_files {
-            // SAFETY: as above.
+            // SAFETY: this command has no handler for the signal, and the default disposition runs no code of this process.
             unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
         }
         Ok(())
@@ -63,7 +64,7 @@ pub fn restore_on_exec(command: &mut Command) {
     unsafe { command.pre_exec(restore) };
 }
 
-/// Sends SIGTERM to `command` when the thread that starts it ends, and so when this process is killed.
+/// Sends SIGTERM to `command` when the thread that starts it ends, for example because this process is killed.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = rustix::process::getpid();
     let tie = move || {
@@ -74,6 +75,6 @@ pub fn end_with_this_thread(command: &mut Command) {
             false => Err(rustix::io::Errno::SRCH.into()),
         }
     };
-    // SAFETY: as above.
+    // SAFETY: the closure makes only async-signal-safe calls and does not allocate, so that it may run in a forked child, too.
     unsafe { command.pre_exec(tie) };
 }

@@ -1,4 +1,5 @@
-//! The source of messages: a queue of either kind, with the selection of messages. A received message is leased until the command acknowledges it.
+//! The source of messages for a command: a POSIX or System V queue, with the selection of messages. A received message is leased until the command
+//! acknowledges it.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +27,7 @@ pub enum Held<'a> {
     SystemV(sysv::Lease<'a>),
 }
 
-/// The selection of messages.
+/// The priority of a POSIX message, or the type of a System V message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     Priority(u32),
@@ -34,8 +35,8 @@ pub enum Rank {
 }
 
 impl Inlet<'_> {
-    /// Receives a message, and waits for it up to the allowed time. Calls `meanwhile` before the wait, and after each interruption; an error of
-    /// `meanwhile` ends the wait. Returns None at the end of the stream: the queue is closed for sending, and holds no message.
+    /// Receives a message, and waits for it up to the allowed time. Calls `meanwhile` before the wait and after each interruption; an error of
+    /// `meanwhile` ends the wait. Returns None at the end of the stream: the queue is closed for sending, and is empty.
     pub fn receive(
         &self,
         patience: &Patience,
@@ -71,7 +72,7 @@ impl Inlet<'_> {
         }
     }
 
-    /// Receives a message without waiting. None if the queue has none.
+    /// Receives a message without waiting. Returns None if the queue has no matching message.
     pub fn take(&self) -> Result<Option<Held<'_>>> {
         match self {
             Inlet::Posix(from) => match from.queue.try_receive_lease() {
@@ -102,7 +103,7 @@ impl Inlet<'_> {
         self.queues_delay(1).is_some()
     }
 
-    /// Returns the queue's own delay after this number of deliveries.
+    /// Returns the delay that the queue itself sets after this number of deliveries.
     fn queues_delay(&self, deliveries: u32) -> Option<Duration> {
         let own = match self {
             Inlet::Posix(from) => from.queue.status().retry_delay,
@@ -111,7 +112,7 @@ impl Inlet<'_> {
         own.map(|delay| RetryDelay::from(delay).after(deliveries))
     }
 
-    /// Returns a message to the queue, after a delay if one is given, and says where it is now.
+    /// Returns a message to the queue, after `delay` or else after the delay that the queue sets. Returns a text that says where the message is now.
     pub fn give_back(&self, message: Held<'_>, delay: Option<RetryDelay>) -> String {
         let (rank, deliveries) = (message.rank(), message.deliveries());
         let given = delay.map(|delay| delay.after(deliveries));
@@ -144,7 +145,7 @@ impl Inlet<'_> {
         }
     }
 
-    /// Returns the name of the dead-letter queue, behind a space.
+    /// Returns the name of the dead-letter queue with a blank before it, or an empty text.
     fn dead_letter_queue(&self) -> String {
         let name = match self {
             Inlet::Posix(from) => from.queue.status().dead_letter,
@@ -153,7 +154,7 @@ impl Inlet<'_> {
         name.map_or_else(String::new, |name| format!(" {}", Name::from(name)))
     }
 
-    /// Returns the number of deliveries after which a message goes to the dead-letter queue.
+    /// Returns the maximum number of deliveries, after which a message moves to the dead-letter queue.
     fn most_deliveries(&self) -> Option<u32> {
         match self {
             Inlet::Posix(from) => from.queue.status().max_deliveries,
@@ -169,7 +170,7 @@ fn receive<'a>(
     meanwhile: impl Fn() -> Result,
 ) -> Result<Option<posix::Lease<'a>>> {
     if let Err(removed) = from.check_name() {
-        // The removed queue still delivers its messages.
+        // The queue was removed, but it still delivers its remaining messages.
         return from
             .queue
             .try_receive_lease()
@@ -192,7 +193,7 @@ fn receive<'a>(
     }
 }
 
-/// The result of acknowledging a lease of either kind.
+/// Performs an expression on a lease of a POSIX or System V queue.
 macro_rules! either {
     ($held:expr, $lease:ident => $answer:expr) => {
         match $held {
@@ -214,10 +215,10 @@ impl Held<'_> {
         }
     }
 
-    /// Returns the number of a POSIX message, as `umsg peek` shows it.
+    /// Returns the ID of a POSIX message, as `umsg peek` shows it.
     pub fn id(&self) -> Option<u64> {
         match self {
-            // The acknowledgement reports that the lease has ended.
+            // If the lease has ended, the later acknowledgement reports it.
             Held::Posix(lease) => lease.message_id().ok(),
             Held::SystemV(_) => None,
         }
@@ -238,7 +239,7 @@ impl Held<'_> {
     /// Returns the history of a dead letter, or of a message that was one.
     pub fn history(&self) -> Option<History> {
         match self {
-            // The acknowledgement reports that the lease has ended.
+            // If the lease has ended, the later acknowledgement reports it.
             Held::Posix(lease) => lease.history().ok().flatten(),
             Held::SystemV(_) => None,
         }

@@ -1,7 +1,8 @@
 //! A thread that interrupts a wait that has become pointless, for example because the queue was removed.
 //!
-//! The command waits in one call: so the command keeps its place in the wait queue, and `umsg who` shows the whole time. SIGURG interrupts the call.
-//! The signal is repeated until the call ends, because a signal can arrive just before the thread sleeps.
+//! The command waits for a message in one long call. So it keeps its place in the wait queue, and `umsg who` shows the whole time of the wait. The
+//! lookout interrupts this call by SIGURG. It repeats the signal until the call ends, because a signal that arrives just before the thread sleeps
+//! does not end the sleep.
 
 use std::io;
 use std::ptr;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use crate::opened::GLANCE;
 
-/// The interval at which a thread that waits in a queue is interrupted.
+/// The interval at which SIGURG is repeated until the wait ends.
 pub const PERSISTENCE: Duration = Duration::from_millis(20);
 
 /// A function that returns whether a wait is pointless.
@@ -28,19 +29,19 @@ pub struct Lookout {
 #[derive(Default)]
 struct Shared {
     reasons: Mutex<Vec<Reason>>,
-    /// The thread that waits in the queue; 0 for none.
+    /// The id of the thread that waits in the queue; 0 if no thread waits.
     waiting: AtomicI32,
 }
 
-/// A mark that the calling thread waits in the queue, until this value is dropped.
+/// Marks the calling thread as waiting in the queue, until this value is dropped.
 pub struct Waiting<'a> {
     thread: &'a AtomicI32,
-    /// Whether the wait is interrupted when it becomes pointless.
+    /// Whether the lookout interrupts the wait if it becomes pointless.
     pub is_watched: bool,
 }
 
 impl Lookout {
-    /// Adds a reason to interrupt waits. The reason is asked once a second.
+    /// Adds a reason to interrupt waits. The function `reason` is called once a second.
     pub fn interrupt_if(&self, reason: impl Fn() -> bool + Send + 'static) {
         let reasons = &self.shared.reasons;
         let mut reasons = reasons.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +66,7 @@ impl Lookout {
                 }
             }
         };
-        // The thread ends with the process.
+        // No other thread joins this thread. It ends with the process.
         thread::Builder::new().spawn(look).map(drop)
     }
 }
@@ -81,7 +82,7 @@ impl Shared {
 /// Marks the calling thread as the one that waits.
 pub fn mark(thread: &AtomicI32, is_watched: bool) -> Waiting<'_> {
     let me = rustix::thread::gettid().as_raw_nonzero().get();
-    // Relaxed: a late interruption is repeated, and after an early or stray interruption the wait continues.
+    // Relaxed: a late interruption is repeated. After an interruption that is too early, the wait continues.
     thread.store(me, Ordering::Relaxed);
     Waiting { thread, is_watched }
 }
@@ -93,7 +94,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Interrupts the thread that waits.
+/// Sends SIGURG to the thread that waits.
 pub fn interrupt(thread: &AtomicI32) {
     // Relaxed: see `mark`.
     let thread = thread.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The `umsg` command: message queues from the shell, and existing programs on them.
+//! The `umsg` command: sends and receives messages from the shell, manages queues, and runs existing programs on umsg's queues.
 //!
 //! | what | where |
 //! |---|---|
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help or the version. Fails if standard output can't be written.
+/// Prints the help or the version. Fails if standard output can't be written to.
 fn tell(help: &clap::Error) -> ExitCode {
     use std::io::Write;
     let told = streams::check_output()

@@ -9,12 +9,12 @@ use umsg::posix::OpenError;
 use crate::failure::{Failure, Result};
 use crate::output::text;
 
-/// A queue's name with its slash. Printing escapes control characters.
+/// A queue's name, with its slash. If the name is printed, control characters are escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(OsString);
 
 impl Name {
-    /// Refuses the bare slash. The library reports a missing queue for this name, as the kernel does, but a queue of this name can't be created.
+    /// Refuses the name `/`. For this name, the library only reports a missing queue, as the kernel does. But a queue of this name can't be created.
     pub fn check(&self) -> Result {
         match self.0 == "/" {
             true => Err(Failure::of(self, OpenError::InvalidName)),
@@ -22,7 +22,7 @@ impl Name {
         }
     }
 
-    /// Returns the name of the queue's file. None if the name can't be a file's.
+    /// Returns the name of the queue's file. Returns None if a file can't have this name.
     pub fn file(&self) -> Option<&OsStr> {
         let file = self.0.as_bytes().strip_prefix(b"/")?;
         let is_file = !file.contains(&b'/') && !matches!(file, b"" | b"." | b"..");
@@ -38,7 +38,7 @@ impl Name {
 impl From<&OsStr> for Name {
     fn from(argument: &OsStr) -> Name {
         let bytes = argument.as_bytes();
-        // An empty name stays empty, so that the error quotes the argument.
+        // An empty name gets no slash, so that the error quotes the argument as it was given.
         if bytes.is_empty() || bytes.starts_with(b"/") {
             return Name(argument.to_owned());
         }

@@ -1,4 +1,4 @@
-//! The POSIX queue that a command works with, and the check that its name still leads to it.
+//! The POSIX queue that a command works with. While the command waits, it checks that the name still leads to this queue.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ pub enum Purpose {
     /// Read messages without receiving them.
     See,
     Send,
-    /// Read the state without messages: either permission suffices.
+    /// Read the state without messages: the permission to send or to receive suffices.
     Look,
 }
 
@@ -34,7 +34,7 @@ pub enum Purpose {
 pub struct Opened<'a> {
     pub queue: Queue,
     pub name: &'a Name,
-    /// Interrupts waits when the name leads to the queue no more.
+    /// The thread that interrupts a wait when the name no longer leads to the queue.
     pub lookout: Lookout,
     namespace: &'a Namespace,
     looked: Mutex<Instant>,
@@ -126,7 +126,7 @@ impl<'a> Opened<'a> {
         Failure::new(error.code(), line)
     }
 
-    /// Names the stopped process that blocks the receivers, and what to do.
+    /// Names the stopped process that blocks the receivers, and says what to do.
     pub fn held_up(&self) -> Option<String> {
         match self.queue.attributes().messages {
             0 => None,
@@ -155,14 +155,14 @@ impl<'a> Opened<'a> {
         self.check_name_now()
     }
 
-    /// Fails if the name leads to no queue or to another queue: the queue was removed.
+    /// Fails if the name leads to no queue or to another queue, because the queue was removed.
     pub fn check_name_now(&self) -> Result {
         found(self.namespace, self.name, self.queue.identity())
             .map_err(|how| Failure::new(Code::Removed, format_args!("{}: {how}", self.name)))
     }
 }
 
-/// Checks that the name leads to the queue with this identity. Otherwise the error says where the name leads.
+/// Checks that the name leads to the queue with this identity. Otherwise the error says whether the name now belongs to another queue.
 fn found(namespace: &Namespace, name: &Name, identity: (u64, u64)) -> Result<(), &'static str> {
     match open(namespace, name, Purpose::Look) {
         Ok(found) if found.identity() == identity => Ok(()),
@@ -172,19 +172,19 @@ fn found(namespace: &Namespace, name: &Name, identity: (u64, u64)) -> Result<(),
         Err(error) if is_missing(&error) => {
             Err("the queue was removed; `umsg create` makes a new one")
         }
-        // The queue may still exist, for example with another mode.
+        // The name can't be opened, but the queue may still exist, for example with another mode.
         Err(_) => Ok(()),
     }
 }
 
-/// Returns whether a number exceeds the queue's depth, which means corruption. The numbers are read one by one, without the lock, so only each
-/// single number can be checked.
+/// Returns whether a count exceeds the queue's depth, which means corruption. The counts are read one by one without the lock, so only each single
+/// count can be checked.
 fn is_nonsense(attributes: &Attributes) -> bool {
     let figures = [attributes.messages, attributes.leased, attributes.reserved];
     figures.iter().any(|count| *count > attributes.max_messages)
 }
 
-/// Opens the queue with the first access mode that suffices and is permitted.
+/// Opens the queue with the first access mode that is enough for the purpose and that the queue's mode permits.
 fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, OpenError> {
     let attempt = |read, write| {
         let mut options = OpenOptions::new();
@@ -206,7 +206,7 @@ fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, O
     }
 }
 
-/// Returns whether a ring has the name.
+/// Returns whether the namespace has a ring of this name.
 pub fn is_ring(namespace: &Namespace, name: &Name) -> bool {
     umsg::ring::find(namespace, name).is_ok()
 }
@@ -221,7 +221,7 @@ fn is_missing(error: &OpenError) -> bool {
     )
 }
 
-/// Returns the failure for a queue whose mode denies the access. Names the permission that the caller has, if there is one.
+/// Returns the failure for a queue whose mode denies the access. If the caller has the other permission, the text names it.
 fn denied(namespace: &Namespace, name: &Name) -> Failure {
     let Ok(queue) = open(namespace, name, Purpose::Look) else {
         return rights::refused(namespace, name, OpenError::PermissionDenied);

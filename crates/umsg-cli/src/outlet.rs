@@ -1,4 +1,4 @@
-//! The destination of messages: a queue of either kind, with the priority or type for each message.
+//! The destination of messages for a command: a POSIX or System V queue, with the priority or type for each message.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +25,7 @@ pub enum When {
     At(SystemTime),
 }
 
-/// A share in the stream of messages of a queue: the last one ends the stream.
+/// The registration of this process as a producer. When the queue's last registration ends, the queue is closed for sending.
 pub enum Producer<'q> {
     Posix(#[allow(dead_code, reason = "its drop ends it")] posix::Producer<'q>),
     SystemV(#[allow(dead_code, reason = "its drop ends it")] sysv::Producer<'q>),
@@ -50,7 +50,7 @@ impl Outlet<'_> {
         }
     }
 
-    /// Counts this process as a producer.
+    /// Registers this process as a producer of the queue.
     pub fn produce(&self) -> Result<Producer<'_>, Refusal> {
         match self {
             Outlet::Posix { to, .. } => to.queue.producer().map_or_else(
@@ -64,7 +64,7 @@ impl Outlet<'_> {
         }
     }
 
-    /// Returns the name of this limit, and a hint for longer messages.
+    /// Returns the name of the limit of [`Self::longest`], and a hint for longer messages.
     pub fn about_longest(&self) -> (&'static str, &'static str) {
         match self {
             Outlet::Posix { .. } => ("message size", failure::longer_messages(self.longest())),
@@ -72,7 +72,7 @@ impl Outlet<'_> {
         }
     }
 
-    /// Sends a message, and waits for room up to the allowed time. `rank` replaces the priority or type for all messages.
+    /// Sends a message, and waits for room up to the allowed time. `rank` replaces the priority or type that the option gives for all messages.
     pub fn send(
         &self,
         patience: &Patience,

@@ -1,7 +1,7 @@
 //! Root in the namespace of another user: the command takes the identity of that user.
 //!
-//! The owner of a directory can replace every file in it at any time, so root must not work there as root. With the owner's identity, the
-//! command can do what the owner can do, and nothing else. After that, the library checks the namespace as one that belongs to the caller.
+//! The owner of a directory can replace every file in the directory at any time, so it is unsafe to work there as root. With the owner's identity,
+//! the command can do only what the owner can do. After the change of identity, the library checks the namespace as one that belongs to the caller.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -15,11 +15,11 @@ use uzers::{Users as _, UsersCache};
 use crate::cli::{Cli, Command};
 use crate::failure::{Code, Failure, Result};
 
-/// The group of users that have no entry in the user database.
+/// The group for a user that has no entry in the user database.
 const NO_GROUP: u32 = 65_534;
 
-/// Takes the identity of the namespace's owner for --as-owner, and for commands that only read. The caller makes this call while the process has one
-/// thread.
+/// Takes the identity of the namespace's owner, for --as-owner and for commands that only read. The caller makes this call while the process has only
+/// one thread.
 pub fn act_as(cli: &Cli) -> Result {
     if cli.as_owner && matches!(cli.command, Command::Run(_) | Command::Setup(_)) {
         let line = "--as-owner is for commands that work with queues; use runuser(1) for this one";
@@ -29,8 +29,8 @@ pub fn act_as(cli: &Cli) -> Result {
     match chosen(cli).and_then(|path| owner_of(&path)) {
         Some(owner) if wanted && geteuid().is_root() && owner != 0 => {
             let taken = become_user(owner);
-            // A command that only reads continues as root. The library then refuses the directory of another user, and explains why the owner has
-            // no identity here.
+            // If the change of identity fails, a command that only reads continues as root. The library then refuses the directory of another user,
+            // and its error gives advice.
             if cli.as_owner {
                 taken
             } else {
@@ -41,13 +41,13 @@ pub fn act_as(cli: &Cli) -> Result {
     }
 }
 
-/// Returns the directory that the caller names. The default directories belong to root or to the caller.
+/// Returns the directory that the user has named. The default directories belong to root or to the user, so they need no change of identity.
 fn chosen(cli: &Cli) -> Option<PathBuf> {
     let variable = || std::env::var_os("UMSG_DIR").filter(|path: &OsString| !path.is_empty());
     cli.dir.clone().or_else(|| variable().map(PathBuf::from))
 }
 
-/// Returns the owner of a directory. None if there is no such directory: the command reports the missing directory when it opens the namespace.
+/// Returns the owner of a directory. Returns None if the directory is missing: the command reports the missing directory when it opens the namespace.
 fn owner_of(path: &Path) -> Option<u32> {
     let stat = rustix::fs::lstat(path).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then_some(stat.st_uid)

@@ -16,13 +16,13 @@ pub fn namespace(cli: &Cli) -> Result<Namespace> {
     }
 }
 
-/// Opens the namespace as [`namespace`] does, for a command that creates no queue: the command does not turn a directory that the user names into a
-/// namespace.
+/// Opens the namespace for a command that creates no queue. Unlike [`namespace`], the function does not create a namespace in the directory that the
+/// user names.
 pub fn existing(cli: &Cli) -> Result<Namespace> {
     existing_at(cli.dir.as_deref())
 }
 
-/// Opens the namespace as [`existing`] does, for the value of `--dir`.
+/// Opens the namespace as [`existing`] does. `dir` is the value of `--dir`.
 pub fn existing_at(dir: Option<&Path>) -> Result<Namespace> {
     match dir {
         Some(dir) => Ok(Namespace::existing(dir)?),
@@ -30,7 +30,7 @@ pub fn existing_at(dir: Option<&Path>) -> Result<Namespace> {
     }
 }
 
-/// Replaces the library's advice about UMSG_DIR by advice about --dir, if --dir is given.
+/// If --dir is given, replaces the library's advice about UMSG_DIR by advice about --dir.
 pub fn advise(cli: &Cli, failure: Failure) -> Failure {
     match (&cli.dir, failure) {
         (Some(_), Failure::Because { code, line }) => Failure::Because {
@@ -53,7 +53,7 @@ pub fn origin(cli: &Cli, kind: NamespaceKind) -> &'static str {
     }
 }
 
-/// Reports namespace names that other users have taken, if neither --dir nor UMSG_DIR names the directory.
+/// Prints the names of namespaces that other users have taken, unless --dir or UMSG_DIR names the directory.
 pub fn tell_passed_over(
     cli: &Cli,
     namespace: &Namespace,

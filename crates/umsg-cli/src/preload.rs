@@ -1,4 +1,4 @@
-//! The drop-in libraries: their paths, the one for a program, and the value of LD_PRELOAD.
+//! Finds the drop-in libraries, chooses the one for a program, and computes the value of LD_PRELOAD.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,14 +24,14 @@ impl Library {
     }
 }
 
-/// The drop-in libraries of this installation: one, or one for each C library.
+/// The drop-in libraries of this installation: one library, or one for each C library.
 pub struct Libraries {
     first: Library,
     others: Vec<Library>,
 }
 
 impl Libraries {
-    /// Returns the library for programs of a C library; the first one if none is for it.
+    /// Returns the library for programs of a C library. If no library is for this C library, returns the first one.
     pub fn suited_to(&self, libc: Option<Libc>) -> &Library {
         let mut all = [&self.first].into_iter().chain(&self.others);
         let suited = all.find(|library| libc.is_some() && library.elf.libc() == libc);
@@ -49,7 +49,7 @@ pub fn find() -> Result<Libraries> {
     let first = libraries.next().unwrap_or_else(|| Err(missing(&[])))?;
     Ok(Libraries {
         first,
-        // A further library that is unusable is skipped.
+        // The first library must be usable. A further library that is unusable is skipped.
         others: libraries.filter_map(Result::ok).collect(),
     })
 }
@@ -76,7 +76,7 @@ fn library(path: &Path) -> Result<Library> {
     }
 }
 
-/// Checks the file: the dynamic linker would skip a library that it can't load, with a warning at most.
+/// Checks the file. Without this check, the dynamic linker would skip an unusable library with only a warning.
 fn usable(elf: Option<Elf>) -> Result<Elf, String> {
     let Some(elf) = elf.filter(|elf| elf.is_shared) else {
         return Err("not a shared library".to_owned());
@@ -116,8 +116,8 @@ fn missing(places: &[PathBuf]) -> Failure {
     Failure::new(Code::NotPrepared, line)
 }
 
-/// Returns the files of an installation: beside this program, in `../lib`, in the directory of a package, and in its sub-directory for programs of
-/// musl.
+/// Returns the files at which an installation may have the drop-in: in this program's directory, in `../lib`, in the directory of a package, and in
+/// its sub-directory for programs of musl.
 fn places(program: &Path) -> [PathBuf; 4] {
     let beside = program.parent().unwrap_or(Path::new("/"));
     let lib = beside.parent().unwrap_or(Path::new("/")).join("lib");
@@ -130,7 +130,7 @@ fn places(program: &Path) -> [PathBuf; 4] {
     ]
 }
 
-/// Omits a library that LD_PRELOAD already names, as in nested `umsg run`.
+/// Appends the library to a value of LD_PRELOAD. If the value already has the library, as in a nested `umsg run`, the value stays unchanged.
 fn append(before: Option<&OsStr>, library: &Path) -> OsString {
     let mut value = before.unwrap_or_default().to_owned();
     let named = value.as_bytes().split(|&byte| is_separator(byte));

@@ -1,4 +1,4 @@
-//! Progress bars on standard error, if it is a terminal. A bar disappears when it is dropped.
+//! Progress bars on standard error, shown if it is a terminal. A bar disappears when it is dropped.
 //!
 //! The working thread draws the bars, at most 20 times a second.
 
@@ -9,12 +9,12 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 const BYTES: &str = "{msg} {wide_bar} {binary_bytes}, {eta} left";
 const THINGS: &str = "{msg} {wide_bar} {pos} of {len}";
 
-/// Returns a bar of bytes written or read.
+/// Returns a bar for bytes that are written or read.
 pub fn of_bytes(what: &'static str, total: u64) -> ProgressBar {
     bar(total, BYTES).with_message(what)
 }
 
-/// Returns a bar of the bytes of a regular file. Other files, such as FIFOs, have no known length and no bar.
+/// Returns a bar for the bytes of a regular file. Other files, such as FIFOs, have no known length and get no bar.
 pub fn of_file(what: &'static str, file: &File) -> ProgressBar {
     match file.metadata() {
         Ok(metadata) if metadata.is_file() => of_bytes(what, metadata.len()),
@@ -22,7 +22,7 @@ pub fn of_file(what: &'static str, file: &File) -> ProgressBar {
     }
 }
 
-/// Returns a bar of items. A single item has no bar.
+/// Returns a bar for a number of items. A single item gets no bar.
 pub fn of_things(what: &'static str, count: usize) -> ProgressBar {
     match count {
         0 | 1 => ProgressBar::hidden(),

@@ -1,10 +1,10 @@
-//! The memory of another process, as process_vm_readv(2) and process_vm_writev(2) reach it.
+//! Reads and writes the memory of another process, by process_vm_readv(2) and process_vm_writev(2).
 
 use std::io;
 
 use rustix::process::Pid;
 
-/// Reads as many bytes as the buffer has.
+/// Reads as many bytes as the buffer has room for.
 pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec {
         iov_base: into.as_mut_ptr().cast(),
@@ -25,14 +25,14 @@ pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<()> {
     whole(read, into.len())
 }
 
-/// Writes all bytes. A word is written at once.
+/// Writes all bytes. An aligned word is written by one store.
 pub fn write(pid: Pid, address: u64, from: &[u8]) -> io::Result<()> {
     let local = libc::iovec {
         iov_base: from.as_ptr().cast_mut().cast(),
         iov_len: from.len(),
     };
     let remote = place(address, from.len());
-    // SAFETY: as above; the kernel only reads the local buffer.
+    // SAFETY: both vectors describe one piece; the local one is a live buffer that the kernel only reads, and the kernel checks the other.
     let written = unsafe {
         libc::process_vm_writev(
             pid.as_raw_nonzero().get(),

@@ -12,7 +12,7 @@ use crate::failure::{Code, Failure};
 use crate::names::Name;
 use crate::output::owner::Owners;
 
-/// Explains why a POSIX queue was not opened.
+/// Returns the failure for a POSIX queue that could not be opened.
 pub fn refused(namespace: &Namespace, name: &Name, error: OpenError) -> Failure {
     let rights = match error {
         OpenError::NotFound => return elsewhere::no_name(namespace, name),
@@ -25,7 +25,7 @@ pub fn refused(namespace: &Namespace, name: &Name, error: OpenError) -> Failure 
     }
 }
 
-/// Explains why a System V queue was not opened.
+/// Returns the failure for a System V queue that could not be opened.
 pub fn refused_labelled(namespace: &Namespace, label: Label, error: sysv::OpenError) -> Failure {
     let why = match error {
         sysv::OpenError::NotFound | sysv::OpenError::NoSuchId => {
@@ -40,7 +40,7 @@ pub fn refused_labelled(namespace: &Namespace, label: Label, error: sysv::OpenEr
     }
 }
 
-/// Explains that the mode of a System V queue denies an access. Returns None if the queue is not listed.
+/// Explains that the mode of a System V queue denies an access. Returns None if the list of queues does not have the queue.
 pub fn denied(namespace: &Namespace, label: Label) -> Option<String> {
     let mut queues = sysv::list(namespace).ok()?.into_iter();
     let queue = queues.find(|queue| match label {
@@ -68,7 +68,8 @@ impl Rights {
     }
 }
 
-/// Reads the rights of a queue's file. Returns None for a queue that is removed on last close, because its file is in a directory of its own.
+/// Reads the mode and the owner of a queue's file. Returns None for a queue with --remove-on-last-close, because the file of such a queue is in its
+/// own directory.
 fn of_file(namespace: &Path, name: &Name) -> Option<Rights> {
     let path = namespace.join("mq").join(name.file()?);
     let stat = rustix::fs::lstat(path).ok()?;

@@ -1,4 +1,4 @@
-//! Standard input and output, as the caller set them.
+//! Checks standard input and output as the caller of this command has set them.
 //!
 //! Rust's runtime opens /dev/null in place of a closed standard stream. Its `Stdin` treats EBADF as the end of the input, and its `Stdout` treats
 //! EBADF as success. So a received message would be lost, with exit code 0. Therefore this module inspects the streams before the runtime does, and
@@ -30,7 +30,7 @@ extern "C" fn inspect() {
     ERRORS_CLOSED.store(is_closed(rustix::stdio::stderr()), Ordering::Relaxed);
 }
 
-/// Closes the streams that were closed at the start, for the program that replaces this one.
+/// Closes the streams that were closed when this process started, for the program that replaces this process.
 pub fn leave_closed() {
     for (closed, stream) in [
         (&INPUT_CLOSED, rustix::stdio::stdin()),
@@ -39,7 +39,7 @@ pub fn leave_closed() {
     ] {
         // Relaxed: see `inspect`.
         if closed.load(Ordering::Relaxed) {
-            // On failure, the stream stays /dev/null, which is harmless.
+            // If the call fails, the stream stays open on /dev/null, which is harmless.
             let _ = rustix::io::fcntl_setfd(stream, FdFlags::CLOEXEC);
         }
     }

@@ -1,4 +1,4 @@
-//! Finds the processes that have a queue's file mapped or open. Only root can see this for the processes of other users.
+//! Finds the processes that have a queue's file mapped or open. Only root can find such processes of other users.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-/// Device and inode of a file, as a line of /proc/PID/maps has them: `00:1a 4711`.
+/// The device and the inode of a file, in the form of a line of /proc/PID/maps: `00:1a 4711`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct File {
     major: u32,
@@ -16,7 +16,7 @@ pub struct File {
 }
 
 impl File {
-    /// Identifies the file at a path. None if it does not exist.
+    /// Identifies the file at a path. Returns None if the file does not exist.
     pub fn at(path: &Path) -> Option<File> {
         let metadata = path.symlink_metadata().ok()?;
         Some(File::of(&metadata))
@@ -24,7 +24,7 @@ impl File {
 }
 
 impl File {
-    /// Returns the descriptors of the file in all processes except the caller, by process.
+    /// Returns the descriptors of the file in all processes except this one, by process.
     pub fn descriptors(self) -> Vec<(u32, Vec<u32>)> {
         let found = pids().map(|pid| {
             let directory = format!("/proc/{pid}/fd");
@@ -52,7 +52,7 @@ impl File {
     }
 }
 
-/// Returns all processes except the caller.
+/// Returns the ids of all processes except this one.
 fn pids() -> impl Iterator<Item = u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
@@ -60,15 +60,15 @@ fn pids() -> impl Iterator<Item = u32> {
         .filter(|&pid| pid != std::process::id())
 }
 
-/// Processes by the files that they have mapped.
+/// The ids of processes, by the files that the processes have mapped.
 pub struct Users(HashMap<File, Vec<u32>>);
 
 impl Users {
-    /// Reads the mappings of all processes except the caller.
+    /// Reads the mappings of all processes except this one.
     pub fn read() -> Users {
         let mut users = HashMap::<File, Vec<u32>>::new();
         for pid in pids() {
-            // A path in this file may contain any bytes.
+            // The file may contain a path with arbitrary bytes.
             let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
             for file in String::from_utf8_lossy(&maps).lines().filter_map(mapped) {
                 let pids = users.entry(file).or_default();

@@ -1,4 +1,4 @@
-//! Numbers on the command line.
+//! Parses the values of options: numbers, times, patterns and modes.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, SystemTime};
@@ -37,7 +37,7 @@ pub fn small_size(text: &str) -> Result<u32, String> {
     u32::try_from(size(text)?).map_err(|_| "the number is too large".to_owned())
 }
 
-/// A limit that may be absent.
+/// A limit, or None for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceiling(pub Option<u64>);
 
@@ -108,7 +108,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Returns whether this is a number with a minus sign, perhaps with a unit.
+/// Returns whether a text is a number with a minus sign, with or without a unit.
 fn is_negative(text: &str) -> bool {
     let behind = text.strip_prefix('-');
     behind.is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit()))
@@ -135,7 +135,7 @@ pub fn time_to_live(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The delays before a message is delivered again: the delay after the first delivery, which doubles each time, and the longest delay.
+/// The delay after a message's first delivery, and the maximum delay. Each further delivery doubles the delay up to the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryDelay {
     pub first: Duration,
@@ -204,7 +204,7 @@ pub fn moment(text: &str) -> Result<SystemTime, String> {
     })
 }
 
-/// Parses a number of times, at least 1.
+/// Parses a count of at least 1.
 pub fn times(text: &str) -> Result<u32, String> {
     match small_size(text)? {
         0 => Err("give a number from 1 up, or leave the option out".to_owned()),
@@ -212,7 +212,7 @@ pub fn times(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses an order of priorities: `strict`, which is 0, or `fair:N`.
+/// Parses an order of priorities: `strict`, which gives 0, or `fair:N`, which gives N.
 pub fn priorities(text: &str) -> Result<u32, String> {
     if text == "strict" {
         return Ok(0);
@@ -234,7 +234,7 @@ pub fn jobs(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("give a number from 1 to {MOST_JOBS}"))
 }
 
-/// The maximum of [`jobs`]: each one is a thread and a process.
+/// The maximum of [`jobs`]. Each job takes a thread and a process.
 const MOST_JOBS: usize = 1024;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The functions of libc that are traced.
 
-/// Defines the functions with their numbers in a record.
+/// Defines the functions with the numbers that identify them in a record.
 macro_rules! functions {
     ($($variant:ident = $name:literal,)*) => {
         /// A function of libc on message queues.
@@ -15,7 +15,7 @@ macro_rules! functions {
             /// All functions, by their numbers.
             pub const ALL: &[Function] = &[$(Function::$variant,)*];
 
-            /// Returns the name in libc.
+            /// Returns the name of the function in libc.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Function::$variant => $name,)*
@@ -43,12 +43,12 @@ functions! {
 }
 
 impl Function {
-    /// Returns the function of a number in a record.
+    /// Returns the function that has this number in a record.
     pub fn of(number: u8) -> Option<Function> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Returns the function of a name in libc.
+    /// Returns the function that has this name in libc.
     pub fn named(name: &str) -> Option<Function> {
         Self::ALL.iter().copied().find(|it| it.name() == name)
     }

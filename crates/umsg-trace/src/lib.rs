@@ -1,4 +1,4 @@
-//! Records of calls. The drop-in sends one to `umsg trace` for each call of a traced program, through a ring.
+//! Records of calls. For each call of a traced program, the drop-in sends a record to `umsg trace` through a ring.
 //!
 //! | what | where |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | a record | [`record`] |
 //! | the functions, and the meaning of their arguments in a record | [`function`] |
 //!
-//! The command trusts no record: it reads arbitrary bytes without a panic, and skips bytes that are not a record.
+//! The command trusts no record: arbitrary bytes cause no panic, and bytes that are not a record are skipped.
 
 pub mod function;
 pub mod record;

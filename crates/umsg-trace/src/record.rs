@@ -1,18 +1,18 @@
-//! A record of one call: [`Numbers`], then the name of the queue, then the first bytes of the message.
+//! A record of one call. It consists of [`Numbers`], the name of the queue, and the first bytes of the message.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The longest name in a record, in bytes: that of a POSIX queue with its slash.
+/// The longest name in a record, in bytes: the longest name of a POSIX queue, with its slash.
 pub const NAME: usize = 256;
-/// The most bytes of a message in a record.
+/// The maximum number of bytes of a message in a record.
 pub const DATA: usize = 32;
 /// The longest record, in bytes.
 pub const LONGEST: usize = size_of::<Numbers>() + NAME + DATA;
 
-/// The depth of a queue that is not known.
+/// The depth in a record if the queue's number of messages is unknown.
 pub const UNKNOWN: u32 = u32::MAX;
 
-/// The numbers of a record, in the byte order of the machine.
+/// The fixed part of a record, in the byte order of the machine.
 ///
 /// | function | arguments |
 /// |---|---|
@@ -37,7 +37,7 @@ pub struct Numbers {
     pub took: u64,
     /// The result of the function.
     pub result: i64,
-    /// See the table above.
+    /// The numbers of the call. The table above gives their meaning for each function.
     pub arguments: [i64; 5],
     /// The process id, in the PID namespace of the process.
     pub pid: u32,
@@ -47,13 +47,13 @@ pub struct Numbers {
     pub errno: i32,
     /// The messages in the queue after the call, or [`UNKNOWN`].
     pub depth: u32,
-    /// The number of times that the thread gave up its processor to wait.
+    /// The number of times that the thread slept in the call: it gave up its processor to wait.
     pub slept: u32,
-    /// The number of a [`Function`](crate::Function).
+    /// The number of the [`Function`](crate::Function).
     pub function: u8,
     /// Always 0.
     pub reserved: u8,
-    /// The bytes of the name.
+    /// The length of the name in bytes.
     pub name: u16,
 }
 
@@ -62,14 +62,14 @@ pub struct Numbers {
 pub struct Record<'a> {
     /// The numbers.
     pub numbers: Numbers,
-    /// The name of the queue, with its slash; empty if it is not known.
+    /// The name of the queue, with its slash; empty if the name is unknown.
     pub name: &'a [u8],
-    /// The first bytes of the message; empty if the call has moved none.
+    /// The first bytes of the message; empty if the call has not sent or received a message.
     pub data: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record. None if the bytes are too few for the lengths in it.
+    /// Parses a record. Returns None if there are fewer bytes than the lengths in the record say.
     pub fn read(bytes: &'a [u8]) -> Option<Record<'a>> {
         let (numbers, rest) = Numbers::read_from_prefix(bytes).ok()?;
         let (name, data) = rest.split_at_checked(usize::from(numbers.name))?;
@@ -80,7 +80,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Writes the record into a buffer. Returns its bytes. A longer name or message is cut.
+    /// Writes the record into a buffer, and returns the written bytes. A name or message that is too long is cut.
     pub fn write<'b>(&self, buffer: &'b mut [u8; LONGEST]) -> &'b [u8] {
         let name = &self.name[..self.name.len().min(NAME)];
         let data = &self.data[..self.data.len().min(DATA)];

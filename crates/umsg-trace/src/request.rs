@@ -1,38 +1,38 @@
-//! The request for records, in the memory of the traced process. `umsg trace --pid` writes it from outside, as a debugger would.
+//! The request for records, in the memory of the traced process. `umsg trace --pid` writes the request into that memory, as a debugger would.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// The symbol of the drop-in that has the address of its [`Request`]. Another layout gets another name.
+/// The symbol of the drop-in at the address of its [`Request`]. If the layout of the request changes, the symbol gets another name.
 pub const SYMBOL: &str = "umsg_trace_request_1";
 
-/// The environment variable that asks for records from the start of a program: the path of a ring, as in [`Request::place`].
+/// The environment variable that requests records from the start of a program. Its value is the path of a ring, as in [`Request::place`].
 pub const VARIABLE: &str = "UMSG_TRACE";
 
-/// The longest path, with the zero byte behind it.
+/// The longest path, with its final zero byte.
 pub const PLACE: usize = 512;
 
-/// The words of a process that `umsg trace` writes.
+/// The words in the memory of a process that `umsg trace` writes.
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Request {
-    /// The drop-in's count of cancelled threads. `umsg trace` does not use it. The count lies beside [`turn`](Self::turn), so that a call reads
-    /// both words at once.
+    /// The drop-in's count of canceled threads. `umsg trace` does not use this count. It is in the same 8 bytes as [`turn`](Self::turn), so that
+    /// each call reads both words at once.
     pub cancellations: AtomicU32,
-    /// 0: no records. Any other value asks for records; a new value is a new request. The process stores 0 if it can't send records.
+    /// 0 means no records. Any other value requests records, and each new value is a new request. The process stores 0 if it can't send records.
     pub turn: AtomicU32,
-    /// The errno with which the process has given up the request.
+    /// The errno with which the process has refused the request.
     pub refused: AtomicU32,
     /// The path of the ring, up to a zero byte: the directory of a namespace, a slash, and the ring's name.
     pub place: [AtomicU8; PLACE],
 }
 
-/// The offsets of the words that are written and read from outside.
+/// The offsets of the words that `umsg trace` reads and writes.
 impl Request {
-    /// Of [`turn`](Self::turn).
+    /// The offset of [`turn`](Self::turn).
     pub const TURN: usize = std::mem::offset_of!(Request, turn);
-    /// Of [`refused`](Self::refused).
+    /// The offset of [`refused`](Self::refused).
     pub const REFUSED: usize = std::mem::offset_of!(Request, refused);
-    /// Of [`place`](Self::place).
+    /// The offset of [`place`](Self::place).
     pub const PLACE: usize = std::mem::offset_of!(Request, place);
 }
 
@@ -47,29 +47,29 @@ impl Request {
         }
     }
 
-    /// Asks this process for records. A path that is too long is ignored.
+    /// Requests records in this process itself. A path that is too long is ignored.
     pub fn ask(&self, place: &[u8]) {
         if place.len() >= PLACE {
             return;
         }
         for (to, &byte) in self.place.iter().zip(place) {
-            // Relaxed: published by the turn.
+            // Relaxed: the Release store of the turn publishes the path.
             to.store(byte, Ordering::Relaxed);
         }
         // Release: a thread that sees the turn sees the path.
         self.turn.store(1, Ordering::Release);
     }
 
-    /// Returns the turn, if records are asked for.
+    /// Returns the turn if records are requested.
     pub fn turn(&self) -> Option<u32> {
-        // Acquire: makes the path visible.
+        // Acquire: pairs with the Release store of the turn, which makes the path visible.
         match self.turn.load(Ordering::Acquire) {
             0 => None,
             turn => Some(turn),
         }
     }
 
-    /// Gives up a turn, unless another one has begun.
+    /// Refuses a request, unless a newer request has replaced it.
     pub fn refuse(&self, turn: u32, errno: i32) {
         self.refused.store(errno.cast_unsigned(), Ordering::Relaxed);
         // Release: the command sees the errno once it sees that the turn is over. A failed exchange needs no ordering: a new request follows.
@@ -80,7 +80,7 @@ impl Request {
 
     /// Returns the path of the ring.
     pub fn place(&self) -> Vec<u8> {
-        // Relaxed: the Acquire of the turn has made the path visible.
+        // Relaxed: the Acquire load of the turn has made the path visible.
         let bytes = self.place.iter().map(|byte| byte.load(Ordering::Relaxed));
         bytes.take_while(|&byte| byte != 0).collect()
     }

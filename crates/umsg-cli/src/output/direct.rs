@@ -1,4 +1,4 @@
-//! Unbuffered standard output for received messages: after each call the command knows what was written.
+//! Standard output without a buffer, for received messages: after each call, the command knows which bytes were written.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -24,7 +24,7 @@ impl Direct {
         rustix::stdio::stdout()
     }
 
-    /// Returns whether the reader of the pipe, or the terminal, is gone: further output would be lost.
+    /// Returns whether the reader of the pipe has ended, or the terminal is closed. Further output would be lost.
     pub fn is_abandoned(self) -> bool {
         let stream = self.stream();
         let mut polled = [PollFd::new(&stream, PollFlags::empty())];
@@ -36,8 +36,8 @@ impl Direct {
         poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(lost)
     }
 
-    /// Makes the output, if it is a pipe, hold one piece of output at a time, so that [`Self::wait_until_taken`] works. Returns false if the output
-    /// is not a pipe, or if the pipe already holds more.
+    /// If the output is a pipe, reduces its capacity to one page, so that [`Self::wait_until_taken`] works. Returns false if the output is not a
+    /// pipe, or if the pipe already holds more than a page.
     pub fn step_by_step(self) -> bool {
         let is_pipe = rustix::fs::fstat(self.stream())
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
@@ -45,15 +45,15 @@ impl Direct {
             && rustix::pipe::fcntl_setpipe_size(self.stream(), rustix::param::page_size()).is_ok()
     }
 
-    /// Waits until the reader has taken all bytes from a pipe of one page, which is ready for output only when it is empty. Fails with BrokenPipe
-    /// if the reader ends first.
+    /// Waits until the reader has read all bytes from the pipe. The pipe has a capacity of one page, so it is ready for output only when it is empty.
+    /// Fails with BrokenPipe if the reader ends first.
     pub fn wait_until_taken(self) -> io::Result<()> {
         let stream = self.stream();
         loop {
             let mut polled = [PollFd::new(&stream, PollFlags::OUT)];
             match poll(&mut polled, None) {
                 Ok(_) if polled[0].revents().contains(PollFlags::ERR) => {
-                    // The reader may have taken all bytes before it ended.
+                    // The reader may have read all bytes before it ended, so the bytes in the pipe are counted.
                     return match rustix::io::ioctl_fionread(stream) {
                         Ok(0) => Ok(()),
                         _ => Err(io::ErrorKind::BrokenPipe.into()),
@@ -66,7 +66,7 @@ impl Direct {
         }
     }
 
-    /// Waits for bytes, or the end, of standard input. Returns false if the output is abandoned first.
+    /// Waits until standard input has bytes or ends. Returns false if the reader of the output ends first.
     pub fn wait_for_input(self) -> bool {
         let (stream, input) = (self.stream(), rustix::stdio::stdin());
         let mut polled = [
@@ -88,7 +88,7 @@ impl Direct {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::INTR) => {}
-                // Another process that shares the pipe has set O_NONBLOCK.
+                // Another process that shares the pipe has set O_NONBLOCK, so the write does not wait by itself.
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(error) => return Err(error.into()),
             }
@@ -104,7 +104,8 @@ impl Direct {
         }
     }
 
-    /// Returns whether `more` bytes exceed the limit of file sizes (`ulimit -f`). The system would write a part of the message and refuse the rest.
+    /// Returns whether `more` bytes would exceed the limit of file sizes (`ulimit -f`). Without this check, the system would write a part of the
+    /// message and refuse the rest.
     fn would_exceed_limit(self, more: usize) -> bool {
         let Some(limit) = getrlimit(Resource::Fsize).current else {
             return false;
@@ -113,7 +114,7 @@ impl Direct {
             .is_some_and(|end| end.saturating_add(more as u64) > limit)
     }
 
-    /// Returns the file offset of the next byte.
+    /// Returns the file offset at which the next byte is written.
     fn end_of_file(self) -> Option<u64> {
         let stat = rustix::fs::fstat(self.stream()).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

@@ -23,7 +23,7 @@ pub struct Form {
     queue: String,
     style: Style,
     json: bool,
-    /// The number of bytes of a message that are printed.
+    /// The maximum number of bytes of a message that are printed; None without a limit.
     most: Option<usize>,
     on_terminal: bool,
     /// The byte after each message.
@@ -43,7 +43,7 @@ impl Form {
         }
     }
 
-    /// Returns the form in which each message ends with this byte instead of a line feed.
+    /// Returns this form with another byte than a line feed after each message.
     pub fn ended_by(self, end: u8) -> Form {
         Form { end, ..self }
     }
@@ -64,7 +64,7 @@ impl Form {
             Style::Text if self.on_terminal => text::on_lines(&bytes).into_bytes(),
             Style::Text => bytes,
         };
-        // A message of whole lines gets no empty line behind it.
+        // If a message already ends with a line feed, no second line feed follows.
         if self.end != b'\n' || shown.last() != Some(&b'\n') {
             shown.push(self.end);
         }

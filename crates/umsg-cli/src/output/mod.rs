@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, StdoutLock};
 
 use crate::streams;
 
-/// Returns standard output with a buffer. The caller flushes it at the end, so that a failure of the last write is not lost.
+/// Returns standard output with a buffer. The caller must flush it at the end: a failure of the last write would be lost in the drop.
 pub fn standard() -> io::Result<BufWriter<StdoutLock<'static>>> {
     streams::check_output()?;
     Ok(BufWriter::new(io::stdout().lock()))
@@ -29,8 +29,8 @@ pub struct Format {
 }
 
 impl Format {
-    /// Fails if `--json` is given and standard output is closed, before the command changes a queue. Commands that also print text call
-    /// [`streams::check_output`] themselves.
+    /// Fails if `--json` is given and standard output is closed. Commands call this function before they change a queue. Commands that also print
+    /// text call [`streams::check_output`] themselves.
     pub fn check(self) -> io::Result<()> {
         match self.json {
             true => streams::check_output(),

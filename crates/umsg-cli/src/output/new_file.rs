@@ -1,24 +1,24 @@
-//! Files that appear whole or not at all.
+//! Files that appear completely or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file under a temporary name, removed unless it replaces the target.
+/// A file with a temporary name. The file is removed unless it replaces the target.
 pub struct NewFile {
     pub file: File,
     path: PathBuf,
 }
 
 impl NewFile {
-    /// Creates a file with this mode, to which the umask applies, in the directory of the target. The name tells the purpose.
+    /// Creates a file in the directory of the target. The umask applies to `mode`. The temporary name contains `purpose`.
     pub fn beside(target: &Path, purpose: &str, mode: u32) -> io::Result<NewFile> {
         let path = target.with_file_name(format!(".umsg-{purpose}-{}", std::process::id()));
         let mut options = File::options();
         options.write(true).create_new(true).mode(mode);
         let file = match options.open(&path) {
-            // The file is left over from a killed process with the same id.
+            // A killed process with the same id has left this file behind.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(&path)?;
                 options.open(&path)?
@@ -36,13 +36,13 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // After the rename the temporary file no longer exists.
+        // After a successful rename, the temporary name no longer exists, and this removal fails.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A file that is written up to the limit of file sizes. Beyond the limit, the system would kill the command with SIGXFSZ and leave an incomplete
-/// file.
+/// A file that is written only up to the limit of file sizes. Beyond the limit, the system would kill the command with SIGXFSZ, and an incomplete
+/// file would stay.
 pub struct Bounded<'a> {
     file: &'a File,
     left: u64,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// A cache of user names. It has only names that were found: a directory service may answer later, and a user may be created later.
+/// A cache of user names. A user without a name is not cached: a directory service may answer later, or the user may be created later.
 #[derive(Default)]
 pub struct Owners(RefCell<HashMap<u32, String>>);
 
@@ -12,7 +12,7 @@ impl Owners {
         Owners::default()
     }
 
-    /// Returns the user's name, or the number of a user without a name.
+    /// Returns the user's name, or the user id if the user has no name.
     pub fn name(&self, uid: u32) -> String {
         if let Some(name) = self.0.borrow().get(&uid) {
             return name.clone();

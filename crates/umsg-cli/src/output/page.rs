@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-/// The exit codes of each command whose help has no section about them.
+/// The exit codes for the pages of commands whose help has no section about exit codes.
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
@@ -68,7 +68,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// Returns whether an option is one of those of every command: `--help` or `--version`.
+/// Returns whether an option is one of the options of all commands, `--help` and `--version`.
 fn is_about_itself(argument: &Arg) -> bool {
     matches!(
         argument.get_action(),
@@ -109,7 +109,7 @@ fn values(argument: &Arg) -> String {
     names.join(" ")
 }
 
-/// Returns the sections after the options: `Heading:` at the left margin, and its text indented by two.
+/// Returns the sections that follow the options. In the help, a section is a line `Heading:` at the left margin, and lines that are indented by two.
 fn sections(command: &Command) -> Roff {
     let mut roff = Roff::new();
     let after = command
@@ -161,7 +161,7 @@ fn related(command: &str) -> &'static str {
     }
 }
 
-/// Headings and their lines, without the indent.
+/// Splits the help into headings and their lines, without the indent.
 fn parts(text: &str) -> Vec<(&str, Vec<&str>)> {
     let mut parts: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in text.lines() {

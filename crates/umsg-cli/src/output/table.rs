@@ -64,7 +64,7 @@ impl<const N: usize> Table<N> {
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// Adds blanks. `format!` can't, because its widths end at 65,535.
+/// Appends blanks. `format!` can't do this, because its maximum width is 65,535.
 fn push_blanks(line: &mut String, blanks: usize) {
     line.extend(std::iter::repeat_n(' ', blanks));
 }

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-/// Escapes a text for one line: line feeds are escaped, too.
+/// Escapes a text for one line. Line feeds are also escaped.
 pub fn on_one_line(bytes: &[u8]) -> String {
     escaped(bytes, |_| false)
 }
 
-/// Escapes a text for several lines: line feeds and tabs stay as they are.
+/// Escapes a text for several lines. Line feeds and tabs are not escaped.
 pub fn on_lines(bytes: &[u8]) -> String {
     escaped(bytes, |c| matches!(c, '\n' | '\t'))
 }
@@ -26,7 +26,7 @@ pub fn preview(bytes: &[u8], most: usize) -> String {
     cut
 }
 
-/// Returns a number with its noun, which gets an `s` for all numbers but 1.
+/// Returns a number and its noun. The noun gets an `s` unless the number is 1.
 pub fn counted(number: impl Into<u64>, noun: &str) -> String {
     match number.into() {
         1 => format!("1 {noun}"),

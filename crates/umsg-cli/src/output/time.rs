@@ -1,21 +1,21 @@
-//! Times: how long ago for people, UTC for programs.
+//! Formats times: as ages for people, in UTC for programs.
 
 use std::time::{Duration, SystemTime};
 
 use jiff::fmt::friendly::{Spacing, SpanPrinter};
 use jiff::{Span, SpanRound, Timestamp, Unit};
 
-/// Returns a text such as `3s ago` or `5m ago`; for None, `never`.
+/// Returns a text such as `3s ago` or `5m ago`. For None, returns `never`.
 pub fn ago(time: Option<SystemTime>) -> String {
     let Some(time) = time else {
         return "never".to_owned();
     };
-    // The clock may have been set back.
+    // If the clock was set back, the age is 0.
     let age = SystemTime::now().duration_since(time).unwrap_or_default();
     format!("{} ago", rough(age))
 }
 
-/// Returns a text such as `in 3s` or `in 5m`; `now` for a time that has passed, and for None.
+/// Returns a text such as `in 3s` or `in 5m`. Returns `now` for a time that has passed, and for None.
 pub fn ahead(time: Option<SystemTime>) -> String {
     let left = time.and_then(|time| time.duration_since(SystemTime::now()).ok());
     left.map_or_else(|| "now".to_owned(), |left| format!("in {}", rough(left)))
@@ -44,7 +44,7 @@ pub fn rough(age: Duration) -> String {
     }
 }
 
-/// Formats a time as in RFC 3339, with milliseconds: `2026-01-31T12:00:00.000Z`. A time after the year 9999 becomes the end of that year.
+/// Formats a time as in RFC 3339, with milliseconds: `2026-01-31T12:00:00.000Z`. A time after the year 9999 is formatted as the end of that year.
 pub fn utc(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
     format!("{time:.3}")

@@ -13,13 +13,13 @@ use object::{Endianness, FileKind, ReadCache, ReadRef};
 
 /// The longest path of an interpreter (PATH_MAX).
 const LONGEST_PATH: u64 = 4096;
-/// The largest dynamic section that is read; those of real libraries have some thirty entries of 16 bytes.
+/// The largest dynamic section that is read, in bytes. The sections of real libraries have about thirty entries of 16 bytes.
 const LARGEST_DYNAMIC: u64 = 65_536;
 
 /// The machine that a program or library was built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Bits of an address.
+    /// The number of bits of an address.
     bits: u8,
     byte_order: Endianness,
     code: elf::Machine,
@@ -38,7 +38,7 @@ pub struct Elf {
     pub machine: Machine,
     /// The dynamic linker; a static program has none.
     pub interpreter: Option<PathBuf>,
-    /// The C library that a library needs; None if it needs no known one.
+    /// The C library that a library needs; None if the library needs no known C library.
     needed_libc: Option<Libc>,
     /// True if the file is position-independent and has a dynamic section.
     pub is_shared: bool,
@@ -51,7 +51,7 @@ impl Libc {
         false => Libc::Glibc,
     };
 
-    /// Returns the C library of a dynamic linker. The file names of all linkers of musl have the same beginning.
+    /// Returns the C library of a dynamic linker, from its file name. The names of all linkers of musl begin alike.
     fn of_linker(linker: &Path) -> Self {
         let name = linker.file_name().unwrap_or(OsStr::new(""));
         match name.as_bytes().starts_with(b"ld-musl-") {
@@ -60,8 +60,7 @@ impl Libc {
         }
     }
 
-    /// Returns the C library that has this name among the dependencies of a library. The name of musl is `libc.so`, or in Alpine
-    /// `libc.musl-x86_64.so.1`.
+    /// Returns the C library that has this name as a dependency. musl has the name `libc.so`, and in Alpine `libc.musl-x86_64.so.1`.
     fn of_needed(name: &[u8]) -> Option<Self> {
         match name {
             b"libc.so.6" => Some(Libc::Glibc),
@@ -73,7 +72,8 @@ impl Libc {
 }
 
 impl Elf {
-    /// Returns the C library of a file. For a program, its dynamic linker decides; for a library, its dependencies.
+    /// Returns the C library of a file. For a program, it is the C library of the dynamic linker; for a library, the C library among the
+    /// dependencies.
     pub fn libc(&self) -> Option<Libc> {
         match &self.interpreter {
             Some(linker) => Some(Libc::of_linker(linker)),
@@ -86,7 +86,8 @@ pub fn is_elf(head: &[u8]) -> bool {
     head.starts_with(&elf::ELFMAG)
 }
 
-/// Returns None if the file is not an ELF file, or is truncated. Reads only the headers, because the file may be huge.
+/// Reads the headers of a file. Returns None if the file is not an ELF file, or is truncated. The rest of the file is not read, because the file may
+/// be huge.
 pub fn read(path: &Path) -> io::Result<Option<Elf>> {
     let data = ReadCache::new(File::open(path)?);
     let elf = match FileKind::parse(&data) {
@@ -176,7 +177,7 @@ impl fmt::Display for Machine {
 mod tests {
     use super::*;
 
-    /// Offsets of fields, which differ between the two classes.
+    /// The offsets of fields, which differ between 32-bit and 64-bit files.
     struct Layout {
         programs: u64,
         program_size: u64,
@@ -202,7 +203,7 @@ mod tests {
     const MACHINE: u64 = 18;
     const PT_INTERP: u64 = 3;
 
-    /// Returns the smallest file with a header and one program header, in either class and byte order.
+    /// Returns the smallest file that has a header and one program header, for an address size and a byte order.
     fn file(wide: bool, big: bool, code: u16, linker: Option<&str>) -> Vec<u8> {
         let (layout, address, header, program) = match wide {
             true => (BITS_64, 8, 64, 56),

@@ -1,4 +1,4 @@
-//! Reasons why a program was not run.
+//! The reasons why a program was not run.
 
 use std::fmt;
 use std::io;
@@ -53,18 +53,18 @@ impl Kind {
         }
     }
 
-    /// Returns whether a supervisor can answer the program's calls in place of the library.
+    /// Returns whether a supervisor can intercept the program's calls if the library can't.
     pub fn is_supervisable(&self) -> bool {
         matches!(self, Kind::Static)
     }
 
-    /// Returns whether the program would run without the library.
+    /// Returns whether the program would run without the library, so that `--force` may start it.
     pub fn is_harmless(&self) -> bool {
         self.code() == Code::NotInterceptable
     }
 }
 
-/// Completes a sentence whose subject is the file.
+/// Formats the text that follows the file's name as the subject, such as "is not executable".
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

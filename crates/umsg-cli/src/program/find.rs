@@ -11,7 +11,7 @@ use super::{Fault, Kind};
 /// The search path if PATH is not set. Source: execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Returns the named file if the name has a slash, or else the first executable file in the directories of PATH.
+/// Returns the named file if the name has a slash. Otherwise returns the first executable file of this name in the directories of PATH.
 pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     let name = name.as_ref();
     if name.is_empty() {
@@ -25,7 +25,7 @@ pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     for directory in std::env::split_paths(&path) {
         match executable(candidate(&directory, name)) {
             Ok(found) => return Ok(found),
-            // A later directory may have an executable file.
+            // The search continues, because a later directory may have an executable file of this name.
             Err(found) if matches!(found.kind, Kind::NotExecutable) => fault = found,
             Err(_) => {}
         }
@@ -33,7 +33,8 @@ pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     Err(fault)
 }
 
-/// Returns the path of a program in a directory of PATH. An empty entry is the working directory. The slash prevents a second search.
+/// Returns the path of a program in a directory of PATH. An empty entry of PATH is the working directory. The path always has a slash, so that
+/// execvp(3) does not search PATH again.
 fn candidate(directory: &Path, name: &OsStr) -> PathBuf {
     match directory.as_os_str().is_empty() {
         true => Path::new(".").join(name),

@@ -1,4 +1,4 @@
-//! Checks whether LD_PRELOAD can load a library into a program. The check precedes the start, because the system reports no error: it runs the
+//! Checks whether LD_PRELOAD can load a library into a program. The check must precede the start: the system reports no error, and would run the
 //! program without the library.
 
 pub mod elf;
@@ -15,9 +15,9 @@ use elf::{Elf, Libc};
 pub use fault::{Fault, Kind};
 pub use find::find;
 
-/// The depth of nested interpreters that the system follows. Source: execve(2).
+/// The maximum number of nested interpreters that the system follows. Source: execve(2).
 const MOST_INTERPRETERS: u32 = 5;
-/// The interpreter of an executable file that is not a program and names no interpreter. Source: execvp(3).
+/// The interpreter of an executable file that is neither an ELF file nor names an interpreter. Source: execvp(3).
 const SHELL: &str = "/bin/sh";
 
 /// Checks that `library` can be loaded into the program, or into the interpreters of a script. An unreadable program passes the check.
@@ -40,11 +40,11 @@ fn check_interpreted(program: &Path, library: &Elf, more: u32) -> Result<(), Fau
         return Err(Kind::NoInterpreter(interpreter).of(program));
     }
     if more == 0 {
-        // execve(2) reports the error.
+        // If there are more nested interpreters, execve(2) reports the error.
         return Ok(());
     }
     check_interpreted(&interpreter, library, more - 1)?;
-    // If the program does not exist, env(1) reports it.
+    // If the program does not exist, env(1) itself reports the error.
     match named.as_deref().map(find) {
         Some(Ok(path)) => check_interpreted(&path, library, more - 1),
         _ => Ok(()),
@@ -56,7 +56,7 @@ fn check_elf(program: &Path, library: &Elf) -> Result<(), Fault> {
         return Ok(());
     };
     let checked = match check_loadable(&elf, library) {
-        // A supervised program gains no privilege either.
+        // A supervised program gains no privilege either, so a static program with a privilege is refused, too.
         loadable @ (Ok(()) | Err(Kind::Static)) => match privilege::gained_by(program) {
             Some(privilege) => Err(Kind::Privileged(privilege)),
             None => loadable,
@@ -68,7 +68,7 @@ fn check_elf(program: &Path, library: &Elf) -> Result<(), Fault> {
 
 /// Returns whether the dynamic linker of the program can load the library.
 fn check_loadable(elf: &Elf, library: &Elf) -> Result<(), Kind> {
-    // A library that names no C library is of this command's build.
+    // A library for which no C library is known is assumed to be built for the C library of this command.
     let needed = library.libc().unwrap_or(Libc::OWN);
     let (machine, library) = (elf.machine, library.machine);
     match &elf.interpreter {
@@ -99,7 +99,7 @@ pub fn libc(program: &Path) -> Option<Libc> {
     None
 }
 
-/// Returns the number of bytes that the system inspects.
+/// Returns the beginning of a file, as many bytes as the system inspects for `#!`.
 fn head(path: &Path) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     let file = File::open(path).ok()?;

@@ -26,8 +26,8 @@ impl fmt::Display for Privilege {
     }
 }
 
-/// Returns the privilege that the caller gains by running the program. None if the mount or the process forbids it, or
-/// if the bit leads to the caller's own user or group.
+/// Returns the privilege that the caller gains if it runs the program. Returns None if the mount or the process forbids the gain, or if the mode bit
+/// gives only the caller's own user or group.
 pub fn gained_by(program: &Path) -> Option<Privilege> {
     let metadata = program.metadata().ok()?;
     if is_forbidden(program) {
@@ -43,8 +43,8 @@ fn is_forbidden(program: &Path) -> bool {
             .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID))
 }
 
-/// Returns the privilege that the mode of a program gives. Source: execve(2). A set-group-ID bit without the group's x bit has another meaning
-/// (inode(7)).
+/// Returns the privilege that the mode of a program gives. Source: execve(2). A set-group-ID bit without the group's x bit means mandatory locking
+/// (inode(7)), and gives no privilege.
 fn from_mode(metadata: &Metadata, uid: u32, gid: u32) -> Option<Privilege> {
     let has = |bits| metadata.mode() & bits == bits;
     if has(0o4000) && metadata.uid() != uid {

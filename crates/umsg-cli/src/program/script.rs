@@ -11,7 +11,7 @@ pub struct Line {
     argument: Vec<u8>,
 }
 
-/// Parses the interpreter in the first bytes of a file. None if the bytes name no interpreter.
+/// Parses the first bytes of a file. Returns None if these bytes name no interpreter.
 pub fn interpreter(head: &[u8]) -> Option<Line> {
     let line = head.strip_prefix(b"#!")?;
     let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();
@@ -27,7 +27,7 @@ pub fn interpreter(head: &[u8]) -> Option<Line> {
 }
 
 impl Line {
-    /// Returns the program that `#!/usr/bin/env program` runs: the first word that is neither an option nor a variable.
+    /// Returns the program that `#!/usr/bin/env program` runs: the first argument that is neither an option nor the setting of a variable.
     pub fn named_by_env(&self) -> Option<OsString> {
         if self.interpreter.file_name()? != "env" {
             return None;

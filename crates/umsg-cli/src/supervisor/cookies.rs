@@ -1,7 +1,8 @@
-//! Notifications by a thread: SIGEV_THREAD of mq_notify(2).
+//! Notifications that start a thread: SIGEV_THREAD of mq_notify(2).
 //!
-//! The C library starts the thread. It passes a netlink socket and 32 bytes, the cookie, to the kernel, which replaces the last byte by the event. A
-//! thread of the C library receives the cookie from the socket. A process can't send to that socket, so the supervisor does one of two things:
+//! The C library passes a netlink socket and 32 bytes, the cookie, to the kernel. For a notification, the kernel sends the cookie to that socket,
+//! with the event in the last byte. A thread of the C library receives the cookie and starts the function. A process can't send to that socket, so
+//! the supervisor does one of two things:
 //!
 //! | C library | the cookie | how it reaches the thread |
 //! |---|---|---|
@@ -19,13 +20,13 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 use super::listener::{Call, Listener};
 use super::memory;
 
-/// Source: ipc/mqueue.c, NOTIFY_COOKIE_LEN.
+/// The length of a cookie. Source: ipc/mqueue.c, NOTIFY_COOKIE_LEN.
 const LEN: usize = 32;
 
 /// The bytes of a cookie.
 pub type Bytes = [u8; LEN];
 
-/// The events. Source: ipc/mqueue.c, NOTIFY_WOKENUP and NOTIFY_REMOVED.
+/// The events in the last byte of a cookie. Source: ipc/mqueue.c, NOTIFY_WOKENUP and NOTIFY_REMOVED.
 pub const NOTIFIED: u8 = 1;
 pub const WITHDRAWN: u8 = 2;
 
@@ -38,7 +39,7 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Returns whether the process still has the socket.
+    /// Returns whether the process still has its end of the pair.
     pub fn is_open(&self) -> bool {
         memory::is_same_file(self.process, self.number, self.theirs.as_fd())
     }
@@ -46,26 +47,26 @@ impl Mailbox {
 
 enum Route {
     Mailbox(Arc<Mailbox>),
-    /// The netlink socket of the program.
+    /// The netlink socket of the program, to which the kernel can be made to send an acknowledgement.
     Acknowledgement(OwnedFd),
 }
 
-/// The cookie of a registration, and the socket or mailbox by which it reaches the thread that waits for it.
+/// The cookie of a registration, and the route (socket or mailbox) by which it reaches the thread that waits for it.
 pub struct Cookie {
     bytes: Bytes,
     route: Route,
-    /// Relaxed: the word publishes no other data.
+    /// Relaxed: the flag publishes no other data.
     is_sent: AtomicBool,
 }
 
-/// Reads the bytes of a cookie. The program can delay the read.
+/// Reads the bytes of a cookie. The read may block, because the program can delay accesses to its memory.
 pub fn read(call: &Call, address: u64) -> Result<Bytes, i32> {
     memory::read(call.thread, address)
 }
 
 impl Cookie {
-    /// Finds out how a cookie reaches its thread: through the socket `number` of the program, or through a mailbox. `mailboxes` has all mailboxes; the
-    /// function adds a new one if necessary.
+    /// Chooses the route of a cookie: the socket `number` of the program, or a mailbox. `mailboxes` has all mailboxes; the function adds a new
+    /// mailbox if necessary.
     pub fn of(
         listener: &Listener,
         call: &Call,
@@ -93,7 +94,8 @@ impl Cookie {
         if bytes[..LEN - 1].iter().all(|byte| *byte == 0) {
             return Ok(cookie(Route::Acknowledgement(socket)));
         }
-        // Datagrams: a thread that receives sleeps on after the supervisor's death, and gets no end of file again and again.
+        // With datagrams, the receiving thread keeps sleeping after the supervisor's death. With a stream, the thread would read the end of file in
+        // an endless loop.
         let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).map_err(errno)?;
         let process = memory::status(call.thread).ok_or(libc::EBADF)?.process;
@@ -111,7 +113,7 @@ impl Cookie {
         Ok(cookie(Route::Mailbox(mailbox)))
     }
 
-    /// Sends the cookie, unless it was sent already. A program that does not receive loses it.
+    /// Sends the cookie once. If the program does not receive, the cookie is lost.
     pub fn send(&self, event: u8) {
         if self.is_sent.swap(true, Ordering::Relaxed) {
             return;
@@ -131,8 +133,9 @@ impl Cookie {
     }
 }
 
-/// Has the kernel send its acknowledgement of an empty message to a netlink socket. The acknowledgement contains the message's header from byte 20
-/// on, so the number of the message is in the bytes 28 to 31. Source: netlink_ack in net/netlink/af_netlink.c.
+/// Makes the kernel send an acknowledgement of an empty message to a netlink socket. From byte 20 on, the acknowledgement repeats the message's
+/// header. So the sequence number of the message is in the bytes 28 to 31, and its last byte is the event. Source: netlink_ack in
+/// net/netlink/af_netlink.c.
 fn acknowledge(socket: &OwnedFd, last: u8) {
     const NLMSG_NOOP: u16 = 1;
     const NLM_F_ACK: u16 = 4;
@@ -141,6 +144,6 @@ fn acknowledge(socket: &OwnedFd, last: u8) {
     message[4..6].copy_from_slice(&NLMSG_NOOP.to_ne_bytes());
     message[6..8].copy_from_slice(&NLM_F_ACK.to_ne_bytes());
     message[11] = last;
-    // A socket that is full has another message for its receiver.
+    // If the socket is full, its receiver already has a message to read.
     let _ = send(socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

@@ -1,7 +1,7 @@
-//! The descriptors of the supervised programs that lead to queues.
+//! The descriptors of the supervised programs that refer to queues.
 //!
-//! The supervisor keeps a descriptor for each open file description, so that a comparison by kcmp(2) tells whether a program's number still
-//! leads to it. Programs close descriptors without telling the supervisor: [`Descriptors::sweep`] finds them.
+//! The supervisor keeps its own descriptor for each open file description. So it can compare, by kcmp(2), whether a program's descriptor number still
+//! refers to that description. Programs close descriptors without a call to the supervisor: [`Descriptors::sweep`] finds the closed ones.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,14 +19,14 @@ use umsg::posix::{OpenError, Queue, name_of_file, withdraw_notification};
 use super::cookies::{Cookie, Mailbox, WITHDRAWN};
 use super::memory;
 
-/// A queue, as one open file description leads to it.
+/// A queue, as one open file description of a program refers to it.
 pub struct Opened {
     pub file: OwnedFd,
     pub queue: Arc<Queue>,
     /// The maximum length of a message, in bytes.
     pub message_size: usize,
     access: OFlags,
-    /// True if the file is the FIFO by which the queue is polled, in place of the queue's own file.
+    /// True if `file` is the FIFO through which the queue is polled. False if `file` is the queue's own file.
     pub is_pollable: bool,
 }
 
@@ -42,7 +42,7 @@ impl Opened {
         })
     }
 
-    /// Opens the FIFO of the queue, which the kernel shows to pollers.
+    /// Opens the FIFO of the queue, which poll(2) needs.
     pub fn pollable(&self) -> std::io::Result<Opened> {
         let fifo = self.queue.pollable()?.as_raw_fd();
         let flags = rustix::fs::fcntl_getfl(&self.file)? & OFlags::NONBLOCK;
@@ -57,7 +57,7 @@ impl Opened {
         })
     }
 
-    /// Returns the same queue with another open file description of the FIFO.
+    /// Returns the same queue with another open file description of its FIFO.
     fn over(&self, file: OwnedFd) -> Opened {
         Opened {
             file,
@@ -68,7 +68,7 @@ impl Opened {
         }
     }
 
-    /// Returns the same queue with another file, which has the access mode of this one.
+    /// Returns the same queue with another file. The access mode stays the same.
     pub fn shown_as(&self, file: OwnedFd) -> Opened {
         Opened {
             file,
@@ -87,22 +87,22 @@ impl Opened {
         self.access != OFlags::RDONLY
     }
 
-    /// Returns whether the file has O_NONBLOCK. Asks the kernel each time: the program shares the open file description, and may change the flag by
-    /// fcntl(2).
+    /// Returns whether the file has O_NONBLOCK. The function asks the kernel each time, because the program shares the open file description and may
+    /// change the flag by fcntl(2).
     pub fn is_nonblocking(&self) -> bool {
         rustix::fs::fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 }
 
-/// The process that is registered with a queue, and its descriptor.
+/// The process that is registered for a notification of a queue, and the descriptor by which it registered.
 pub struct Registered {
     process: pid_t,
     number: RawFd,
-    /// The identity of the queue.
+    /// The device and inode of the queue.
     queue: (u64, u64),
-    /// The files to which the descriptor may lead: the queue's file, and then the FIFO by which the queue is polled.
+    /// The files to which the descriptor may refer: the queue's own file, and later the FIFO through which the queue is polled.
     opened: Mutex<Vec<Arc<Opened>>>,
-    /// The data of a registration with SIGEV_THREAD.
+    /// The cookie of a registration with SIGEV_THREAD.
     cookie: Option<Arc<Cookie>>,
 }
 
@@ -133,7 +133,8 @@ impl Registered {
         }
     }
 
-    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes the descriptor.
+    /// Returns whether the process still has the descriptor. The kernel ends a registration when the process closes the descriptor, so the supervisor
+    /// does the same.
     pub fn is_open(&self) -> bool {
         let leads_to = |opened: &Arc<Opened>| {
             memory::is_same_file(self.process, self.number, opened.file.as_fd())
@@ -142,33 +143,34 @@ impl Registered {
     }
 }
 
-/// The descriptors and registrations that the supervisor knows. While a map is locked, the supervisor makes no call that another process can delay.
+/// The descriptors and registrations that the supervisor has recorded. While the supervisor holds the lock of a map, it makes no call that another
+/// process can delay.
 #[derive(Default)]
 pub struct Descriptors {
-    /// The known queues, by thread and descriptor number.
+    /// The recorded queues, by thread and descriptor number.
     known: Mutex<HashMap<(pid_t, RawFd), Arc<Opened>>>,
     registrations: Mutex<Registrations>,
-    /// The queues that programs poll, by the identity of the FIFO. They are kept, because a forked child may use its descriptor for the first time
-    /// long after all other descriptors are closed.
+    /// The queues that programs poll, by the identity of the FIFO. An entry stays after all recorded descriptors are closed, because a forked child
+    /// may use its copy of a descriptor much later.
     polled: Mutex<HashMap<(u64, u64), Arc<Opened>>>,
-    /// Held while a descriptor of a program is replaced.
+    /// The lock is held while a descriptor of a program is replaced.
     replacing: Mutex<()>,
-    /// The number of queues that programs may use already, and that are not in `known` yet.
+    /// The number of openings in progress: a program may already use the queue, but the queue is not yet in `known`.
     opening: AtomicU32,
 }
 
-/// Marks that a program gets the descriptor of a queue, until the queue is known.
+/// Counts an opening in progress, from before the program gets the descriptor until the queue is in `known`.
 pub struct Opening<'a>(&'a AtomicU32);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        // Release: a thread that sees no opening sees the entry in `known`.
+        // Release: pairs with the Acquire in `may_know`. A thread that sees the lower count also sees the entry in `known`.
         self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// The registrations of programs, by the identity of the queue. The lock is held while a process registers, which may have to wait for a lock of the
-/// queue. Then other calls of mq_notify wait, too.
+/// The registrations of programs, by the identity of the queue. The lock of this map is held while a process registers. The registration may have to
+/// wait for a lock of the queue; all other calls of mq_notify then wait, too.
 #[derive(Default)]
 pub struct Registrations {
     all: HashMap<(u64, u64), Arc<Registered>>,
@@ -185,7 +187,8 @@ fn identity(file: impl AsFd) -> Result<(u64, u64), i32> {
 }
 
 impl Descriptors {
-    /// Returns the queue to which a thread's descriptor leads. `Ok(None)` means that the kernel answers the call.
+    /// Returns the queue to which a thread's descriptor refers. `Ok(None)` means that the descriptor refers to no queue, so that the kernel performs
+    /// the call.
     pub fn find(&self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
         let known = lock(&self.known).get(&(thread, number)).map(Arc::clone);
         if let Some(known) = known
@@ -207,7 +210,7 @@ impl Descriptors {
         Ok(Some(found))
     }
 
-    /// The file is any file of a program: that of a file system that does not answer, for example.
+    /// Finds the queue to which a file belongs. The file may be any file of a program, for example a file on a file system that does not respond.
     fn identify(&self, file: OwnedFd) -> Result<Option<Arc<Opened>>, i32> {
         let me = std::process::id().cast_signed();
         let same =
@@ -245,17 +248,18 @@ impl Descriptors {
         }
     }
 
-    /// Begins to give a program the descriptor of a queue. The program goes on with it before the queue is noted, and another thread may answer the
-    /// program's next call.
+    /// Marks that a program is about to get the descriptor of a queue. The program continues as soon as it has the descriptor. So another thread of
+    /// the supervisor may get the program's next call before the queue is recorded.
     pub fn opening(&self) -> Opening<'_> {
-        // Relaxed: the program gets the descriptor by a later system call, and only then makes the next call.
+        // Relaxed: the program gets the descriptor by a later system call of this thread, and makes its next call after that.
         self.opening.fetch_add(1, Ordering::Relaxed);
         Opening(&self.opening)
     }
 
-    /// Returns whether a thread may have a queue under one of these numbers.
+    /// Returns whether one of these descriptor numbers may refer to a queue.
     pub fn may_know(&self, numbers: &[RawFd]) -> bool {
-        // Acquire, and before the search: without an opening, the queue that the caller has got is known.
+        // Acquire: pairs with the Release at the end of an opening. The load comes before the search in `known`: if no opening is in progress, each
+        // queue that the caller has is in `known`.
         let is_opening = self.opening.load(Ordering::Acquire) != 0;
         !numbers.is_empty()
             && (is_opening
@@ -276,7 +280,7 @@ impl Descriptors {
         lock(&self.registrations)
     }
 
-    /// Notes that a descriptor is about to lead to the FIFO of its queue. A registration by this descriptor stays.
+    /// Records that a descriptor will refer to the FIFO of its queue. So a registration by this descriptor stays valid.
     pub fn expect_pollable(&self, number: RawFd, opened: &Arc<Opened>) {
         if let Some(registered) = self.registrations().all.get(&opened.queue.identity())
             && registered.number == number
@@ -286,7 +290,7 @@ impl Descriptors {
         }
     }
 
-    /// Notes that a descriptor leads to the FIFO of its queue now.
+    /// Records that a descriptor now refers to the FIFO of its queue.
     pub fn note_pollable(&self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
         if let Ok(identity) = identity(&opened.file) {
             lock(&self.polled).insert(identity, Arc::clone(opened));
@@ -294,7 +298,7 @@ impl Descriptors {
         self.note(thread, number, opened);
     }
 
-    /// Forgets the descriptors that programs have closed, and the descriptors of threads that have ended.
+    /// Removes the entries of descriptors that programs have closed, and of threads that have ended.
     pub fn sweep(&self) {
         let all: Vec<_> = lock(&self.known)
             .iter()
@@ -309,7 +313,7 @@ impl Descriptors {
             if known.get(&(thread, number)).is_some_and(is_it) {
                 known.remove(&(thread, number));
             }
-            // The lock is free again when the last reference closes the queue.
+            // The entries are dropped after the lock is released, because dropping the last reference closes the queue.
         }
         self.registrations().sweep();
     }
@@ -320,7 +324,7 @@ impl Registrations {
         self.all.insert(registered.queue, registered);
     }
 
-    /// Withdraws the registration of a process with a queue, if it has one.
+    /// Withdraws the registration of a process for a notification of a queue, if there is one.
     pub fn withdraw(&mut self, process: pid_t, queue: &Queue) {
         let identity = queue.identity();
         let is_theirs = |registered: &Arc<Registered>| registered.process == process;

@@ -1,7 +1,7 @@
 //! The filter that passes a program's system calls on queues to the supervisor. Source: seccomp(2).
 //!
-//! All other system calls pass without a look at their arguments, so that the kernel decides them by a bit map. The calls of [`FLAGGED`] pass if they
-//! have no path.
+//! The filter lets all other system calls pass by their number alone. The kernel caches these decisions in a bit map, so such calls cost nothing. The
+//! filter also inspects one argument of the calls in [`FLAGGED`]: they pass if they have no path.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -36,7 +36,8 @@ const POLLS: &[libc::c_long] = &[
     libc::SYS_epoll_ctl,
 ];
 
-/// The calls that may change a thread's user. The kernel performs them; afterwards the supervisor reads the user again.
+/// The calls that may change a thread's user or group. The kernel performs these calls. At the thread's next call, the supervisor reads the user
+/// again.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setuid,
     libc::SYS_setgid,
@@ -51,7 +52,7 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_execveat,
 ];
 
-/// The calls that may change a thread's IPC namespace. The kernel performs them, too.
+/// The calls that may change a thread's IPC namespace. The kernel performs these calls.
 const MOVES: &[libc::c_long] = &[libc::SYS_unshare, libc::SYS_setns];
 
 /// Returns whether a call waits for descriptors.
@@ -59,29 +60,29 @@ pub fn waits_for_descriptors(number: libc::c_long) -> bool {
     POLLS.contains(&number)
 }
 
-/// The operation of a call with a path.
+/// The operation of a call with a path. The comment of each operation lists the arguments after the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Opens a file. Flags, mode.
     Open,
-    /// Fills `struct stat`. Its address.
+    /// Reads the attributes of a file. The address of `struct stat`.
     Stat,
-    /// Flags, mask, the address of `struct statx`.
+    /// Reads the attributes of a file. Flags, mask, the address of `struct statx`.
     Statx,
-    /// Permissions, flags.
+    /// Checks permissions. Permissions, flags.
     Access,
     /// Removes a file, or with AT_REMOVEDIR a directory. Flags.
     Unlink,
-    /// Mode.
+    /// Changes the mode. Mode.
     Mode,
-    /// User, group.
+    /// Changes the owner. User, group.
     Owner,
     Rename,
-    /// inotify_add_watch(2), whose descriptor stands for the directory. Events.
+    /// inotify_add_watch(2). Its descriptor is not a directory, but takes the place of the directory argument. Events.
     Watch,
 }
 
-/// The calls with paths, which the supervisor answers if a path leads to one of the kernel's files of queues.
+/// The calls with paths. The supervisor answers such a call if a path leads to one of the kernel's files about queues.
 const PATHS: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
@@ -118,34 +119,35 @@ const PATHS: &[libc::c_long] = &[
     libc::SYS_inotify_add_watch,
 ];
 
-/// The calls with paths that may concern a descriptor alone (AT_EMPTY_PATH), as fstat(3) of glibc does; and the argument with this flag.
+/// The calls that have either a path or, with AT_EMPTY_PATH, only a descriptor (as fstat(3) of glibc). Each call has the index of the argument with
+/// this flag.
 const FLAGGED: &[(libc::c_long, u32)] = &[
     (libc::SYS_newfstatat, 3),
     (libc::SYS_statx, 2),
     (libc::SYS_fchownat, 4),
 ];
 
-/// Source: asm-generic/unistd.h.
+/// The number of fchmodat2(2). Source: asm-generic/unistd.h.
 const FCHMODAT2: libc::c_long = 452;
 
-/// Where a call has its arguments.
+/// The arguments of a call with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     pub kind: Kind,
-    /// The descriptor from which a relative path leads.
+    /// The descriptor of the directory to which a relative path refers.
     pub directory: i32,
     /// The address of the path.
     pub path: u64,
-    /// The same of the second path.
+    /// The directory and the address of the second path.
     pub second: Option<(i32, u64)>,
     /// The address of `struct open_how`.
     pub how: Option<u64>,
-    /// The arguments behind the path.
+    /// The arguments after the path.
     pub rest: [u64; 3],
 }
 
 impl Numbers {
-    /// Returns the arguments of a call. None if the call has no path.
+    /// Finds the arguments of a call. Returns None if the call has no path.
     pub fn of(call: &Call) -> Option<Numbers> {
         let [a, b, c, d, e, _] = call.arguments;
         let from = |directory: u64, kind, path, rest| Numbers {
@@ -215,13 +217,13 @@ pub fn may_move(call: &Call) -> bool {
     let has_ipc = |kinds: u64| kinds & libc::CLONE_NEWIPC as u64 != 0;
     match (call.number, call.arguments) {
         (libc::SYS_unshare, [kinds, ..]) => has_ipc(kinds),
-        // 0 stands for the kind of the descriptor's namespace.
+        // With 0, setns(2) accepts a descriptor of any kind of namespace, so it may be an IPC namespace.
         (libc::SYS_setns, [_, kinds, ..]) => kinds == 0 || has_ipc(kinds),
         _ => false,
     }
 }
 
-/// Returns whether a call only changes the user of its thread, or its namespaces.
+/// Returns whether a call only changes the user or the namespaces of its thread, or the program of its process. The kernel performs such a call.
 pub fn changes_identity(number: libc::c_long) -> bool {
     IDENTITY.contains(&number) || MOVES.contains(&number)
 }
@@ -237,7 +239,7 @@ const MACHINE: u32 = match cfg!(target_arch = "x86_64") {
     false => 0xc000_00b7,
 };
 
-/// Offsets in `struct seccomp_data`.
+/// The offsets of fields in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 /// The lower half of the first argument, on a little-endian machine.
@@ -258,7 +260,7 @@ fn statement(code: u32, k: u32) -> sock_filter {
 fn jump(code: u32, k: u32, jt: usize, jf: usize) -> sock_filter {
     sock_filter {
         code: code as u16,
-        // No filter here has more than 255 instructions.
+        // A jump skips at most 255 instructions. The filter has fewer than 255.
         jt: jt as u8,
         jf: jf as u8,
         k,
@@ -280,7 +282,8 @@ fn program(settings: Settings) -> Vec<sock_filter> {
         .chain(paths)
         .collect();
     let equal = BPF_JMP | BPF_JEQ | BPF_K;
-    // The instructions behind the comparison of a number: for each flagged call four, and the end "pass".
+    // Returns the number of instructions between the comparison with number `index` and the final "notify": the later comparisons, four instructions
+    // for each flagged call, and the final "pass".
     let behind = |index: usize| numbers.len() - index - 1 + 4 * flagged.len() + 1;
     let mut program = vec![
         load(ARCHITECTURE),
@@ -292,7 +295,7 @@ fn program(settings: Settings) -> Vec<sock_filter> {
         program.push(jump(equal, **number as u32, behind(index), 0));
     }
     for (index, (number, argument)) in flagged.iter().enumerate() {
-        // From the third of the four instructions to the end "notify".
+        // The number of instructions between the third of these four instructions and the final "notify".
         let notify = 4 * (flagged.len() - index) - 3 + 1;
         program.push(jump(equal, *number as u32, 0, 3));
         program.push(load(ARGUMENTS + 8 * argument));
@@ -305,12 +308,12 @@ fn program(settings: Settings) -> Vec<sock_filter> {
     program
 }
 
-/// Installs the filter in this process and, from then on, in all that it starts. Returns the descriptor through which the supervisor gets the
-/// calls.
+/// Installs the filter in this process. All programs and threads that this process starts later inherit the filter. Returns the descriptor through
+/// which the supervisor receives the calls.
 ///
-/// From the moment at which the supervisor takes a call, only a deadly signal ends it (Linux 5.19): the answer reaches the program.
+/// After the supervisor has received a call, only a fatal signal can end the call (Linux 5.19). So the program gets the answer.
 ///
-/// Without CAP_SYS_ADMIN the process gives up privileges that its programs would gain (PR_SET_NO_NEW_PRIVS).
+/// Without CAP_SYS_ADMIN, the process sets PR_SET_NO_NEW_PRIVS: its programs can no longer gain privileges.
 pub fn install(settings: Settings) -> io::Result<OwnedFd> {
     match apply(settings) {
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
@@ -327,7 +330,7 @@ fn apply(settings: Settings) -> io::Result<OwnedFd> {
         len: instructions.len() as u16,
         filter: instructions.as_mut_ptr(),
     };
-    // SAFETY: the program, and the instructions that it names, live during the call, which only reads them.
+    // SAFETY: the program, and the instructions to which it points, live during the call, which only reads them.
     let listener = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -341,7 +344,7 @@ fn apply(settings: Settings) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new, and has no other owner.
     let listener = unsafe { OwnedFd::from_raw_fd(listener as i32) };
-    // Linux 6.6: the supervisor wakes up on the program's processor, and the program on the supervisor's. An older kernel chooses.
+    // Linux 6.6 and later: a wake-up between the supervisor and the program keeps both on one processor. An older kernel chooses the processor.
     // SAFETY: the kernel reads a number.
     unsafe {
         libc::ioctl(
@@ -368,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Interprets the few instructions that the filter has. All arguments have the value `argument`.
+    /// Simulates the filter for one call, in which all arguments have the value `argument`.
     fn action(settings: Settings, machine: u32, number: u32, argument: u32) -> u32 {
         let program = program(settings);
         let (mut at, mut accumulator) = (0, 0);
@@ -409,7 +412,7 @@ mod tests {
             for number in [libc::SYS_read, libc::SYS_futex, libc::SYS_close] {
                 assert_eq!(action(MACHINE, number as u32), libc::SECCOMP_RET_ALLOW);
             }
-            // The numbers of x32 are those of x86-64 with a bit.
+            // A call number of x32 is that of x86-64 with one additional bit.
             let wide = 0x4000_0000 | libc::SYS_mq_open as u32;
             assert_eq!(action(MACHINE, wide), libc::SECCOMP_RET_ALLOW);
         }

@@ -1,39 +1,39 @@
-//! The choice of the thread that takes the calls.
+//! The choice of the thread that receives the calls.
 //!
-//! One thread, the leader, takes calls and answers them: a change of threads would cost as much as a call. A call can take long for a reason that
-//! lies in a program: its memory is that of a FUSE file system, or a stopped process holds the queue's lock. Then the leader loses the lead. Another
-//! thread takes the next calls, and the former leader ends as a worker.
+//! One thread, the leader, receives calls and answers them: a switch between two threads would cost as much as a call. A program can make a call take
+//! long: the call accesses memory of a FUSE file system, or a stopped process holds the queue's lock. Then another thread takes the lead and receives
+//! the next calls. The former leader completes its call and becomes a worker.
 //!
 //! | word | the leader | changed by |
 //! |---|---|---|
 //! | even | waits for a call | the leader, when it has one: [`Lead::begin`] |
 //! | odd | answers a call | the leader: [`Lead::end`]; or its successor: [`Lead::take_over`] |
 //!
-//! Each change adds 1. So of the last two, one succeeds, and there is one leader at any time.
+//! Each change of the word adds 1. The last two changes begin with the same value, so only one of them succeeds. So there is one leader at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug, Default)]
 pub struct Lead(AtomicU64);
 
-/// A call that the leader answers: an odd value of the word.
+/// The call that the leader is answering: an odd value of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn(u64);
 
 impl Lead {
-    /// The leader has taken a call.
+    /// Marks that the leader has received a call.
     pub fn begin(&self) -> Turn {
-        // SeqCst: pairs with `Pause::may_be_long`, which looks at the word after it has announced a long pause.
+        // SeqCst: pairs with `Pause::may_be_long`, which stores the flag of a long pause before it reads this word.
         Turn(self.0.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// The leader has answered its call. Returns whether it is still the leader.
+    /// Marks that the leader has answered its call. Returns whether the thread is still the leader.
     #[must_use]
     pub fn end(&self, turn: Turn) -> bool {
         self.leave(turn)
     }
 
-    /// Takes the lead from a leader that is still in this call. Returns whether the caller leads.
+    /// Takes the lead from a leader that is still answering this call. Returns whether the caller is now the leader.
     #[must_use]
     pub fn take_over(&self, turn: Turn) -> bool {
         self.leave(turn)
@@ -45,12 +45,12 @@ impl Lead {
         self.0.compare_exchange(turn, turn + 1, old, new).is_ok()
     }
 
-    /// The value of the word.
+    /// Returns the value of the word.
     pub fn word(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// The call that the leader answers at a value of the word.
+    /// Returns the call that the leader is answering if the word has this value. Returns None between two calls.
     pub fn turn(word: u64) -> Option<Turn> {
         (word % 2 == 1).then_some(Turn(word))
     }
@@ -70,7 +70,7 @@ mod tests {
         let second = lead.begin();
         assert!(!lead.take_over(first));
         assert!(lead.take_over(second) && !lead.take_over(second));
-        // The successor has taken a call before the former leader ends its own.
+        // The new leader receives a call before the former leader ends its own call.
         let third = lead.begin();
         assert!(!lead.end(second) && lead.end(third));
     }

@@ -1,11 +1,12 @@
 //! The limits in /proc/sys that programs have open for writing.
 //!
-//! A program that opens such a limit gets a file in memory ([`umsg::kernel_files::limit`]). Its writes reach the file, and not the supervisor.
-//! inotify(7) notes a write before it returns. So the supervisor sets the limit before it answers the next call of any of its programs, and its
-//! watch wakes up at once for all other processes. The close of the last descriptor ends the watch of a file.
+//! A program that opens such a limit gets a file in memory ([`umsg::kernel_files::limit`]). Its writes change only this file, and make no call to the
+//! supervisor. But inotify(7) records a write before the write returns. So the supervisor sets the limit before it answers the next call of a
+//! supervised program. For other processes, its watch thread wakes up and sets the limit at once. When the last descriptor for writing is closed, the
+//! supervisor ends the inotify watch of the file.
 //!
-//! A file that a program can read, too, shows the number behind [`TABS`]. So the text that a program writes at the beginning has an end, wherever
-//! the position of the descriptor is by then: `5` over the number 10 is not 50.
+//! A file that a program can also read shows the number after some [`TABS`]. A write at the beginning replaces tabs, so the written text ends before
+//! the old number: `5` written over the number 10 is 5, and not 50. The position of the descriptor doesn't matter.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -23,38 +24,38 @@ use umsg::kernel_files::limit::{self, Limit, SetError};
 
 use super::namespaces::Queues;
 
-/// The maximum number of bytes that the kernel reads of a write.
+/// The kernel's maximum: the number of bytes of a write to a limit that it reads.
 const MOST: usize = 4095;
 
-/// The bytes before the number in a file that can be read and written: as many as the longest number has, and one more. Programs that read a
-/// number skip them, and programs that write a number begin with another byte.
+/// The bytes before the number in a file that is open for reading and writing: one more than the longest number has digits. Programs that read a
+/// number skip tabs, and programs that write a number begin with another byte.
 const TABS: [u8; 11] = [b'\t'; 11];
 
 /// A limit that a program has open for writing.
 struct Open {
     limit: Limit,
-    /// The queues of the IPC namespace in which the program has opened the limit.
+    /// The queues of the IPC namespace in which the program opened the limit.
     queues: Arc<Queues>,
-    /// The same file, as an open file description of the supervisor's own.
+    /// The same file, with an open file description that belongs to the supervisor.
     file: OwnedFd,
     can_read: bool,
-    /// The thread that has opened the file, and the descriptor that it got.
+    /// The thread that opened the file, and the number of its descriptor.
     holder: Option<(pid_t, RawFd)>,
 }
 
 /// The open limits.
 pub struct Limits {
-    /// An epoll set, which is ready while `events` is.
+    /// An epoll set that contains `events`, once `events` exists. It is ready when `events` is ready.
     ready: OwnedFd,
-    /// The inotify instance. It comes with the first watch, because a user may have only some instances.
+    /// The inotify instance. It is created with the first watch, because the number of instances of a user is limited.
     events: OnceLock<OwnedFd>,
     open: Mutex<HashMap<i32, Open>>,
-    /// False if no program has a limit open. Relaxed: a thread sets the word before its program gets the descriptor.
+    /// False if no program has a limit open. Relaxed: a thread sets the flag before its program gets the descriptor.
     any: AtomicBool,
 }
 
 fn path_of(file: BorrowedFd<'_>) -> CString {
-    // A number has no NUL.
+    // The path is made of a number, so it has no NUL byte.
     CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default()
 }
 
@@ -72,7 +73,7 @@ impl Limits {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the inotify instance. The caller holds the lock of `open`, so that one instance is made.
+    /// Returns the inotify instance, and creates it if it is missing. The caller holds the lock of `open`, so that only one instance is created.
     fn events(&self) -> rustix::io::Result<&OwnedFd> {
         if let Some(events) = self.events.get() {
             return Ok(events);
@@ -84,8 +85,8 @@ impl Limits {
         Ok(self.events.get_or_init(|| events))
     }
 
-    /// Watches a file that a program is about to get, or has inherited. `can_read` says whether the program can read
-    /// the file, too. Returns the number of the watch.
+    /// Watches a file that a program is about to get, or has inherited. `can_read` says whether the program can also read the file. Returns the
+    /// number of the watch.
     pub fn watch(
         &self,
         queues: &Arc<Queues>,
@@ -98,7 +99,7 @@ impl Limits {
         let watched = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CLOSE_WRITE;
         let mut open = self.open();
         let events = self.events().map_err(errno)?;
-        // Each event is read from now on, also one of a watch that is given up below.
+        // From now on, `settle` reads all events. It also reads the events of a watch that is removed below.
         self.any.store(true, Ordering::Relaxed);
         let number = inotify::add_watch(events, &path, watched).map_err(errno)?;
         // A program may have inherited several descriptors of one file.
@@ -124,14 +125,14 @@ impl Limits {
         Ok(number)
     }
 
-    /// Notes the descriptor that a program has got.
+    /// Records the descriptor that a program has got for a watched file.
     pub fn note(&self, watch: i32, thread: pid_t, number: RawFd) {
         if let Some(open) = self.open().get_mut(&watch) {
             open.holder = Some((thread, number));
         }
     }
 
-    /// Gives a watch up: no program has got the file.
+    /// Removes a watch, because the program has not got the file.
     pub fn forget(&self, watch: i32) {
         let is_known = self.open().remove(&watch).is_some();
         if let Some(events) = self.events.get().filter(|_| is_known) {
@@ -139,7 +140,7 @@ impl Limits {
         }
     }
 
-    /// Sets the limits that programs have written. Reports each refused value.
+    /// Sets the limits that programs have written. Calls `refused` for each value that is refused.
     #[inline]
     pub fn settle(&self, refused: impl Fn(Limit, &dyn Display)) {
         if self.any.load(Ordering::Relaxed) {
@@ -161,7 +162,8 @@ impl Limits {
             };
             entry.settle(&refused);
             let is_closed = event.events().contains(inotify::ReadFlags::CLOSE_WRITE);
-            // A program may have closed another open file description, of /dev/stdout for example.
+            // The event may be the close of another open file description of the same file, for example of /dev/stdout. So the limit stays watched
+            // while its program still has it.
             if is_closed && !entry.is_held() {
                 open.remove(&event.wd());
                 let _ = inotify::remove_watch(events, event.wd());
@@ -178,16 +180,17 @@ impl AsFd for Limits {
 }
 
 impl Open {
-    /// Sets the limit to what was written, and has the file show the present value.
+    /// Sets the limit to the value that was written, and makes the file show the present value.
     fn settle(&self, refused: impl Fn(Limit, &dyn Display)) {
         let is_written = || limit::is_written(self.file.as_fd());
-        // A file that can't be read is empty until a program writes.
+        // A file without read permission is empty until a program writes to it. So any text in it is new.
         let is_new = !self.can_read || is_written();
         let mut text = vec![0; MOST];
         let len = rustix::io::pread(&self.file, &mut text[..], 0).unwrap_or(0);
         text.truncate(len);
         if !is_new {
-            // The supervisor's own changes are events, too. The drop-in in another process shows a number without the tabs.
+            // The supervisor's own writes also cause events, and begin with tabs. If another process uses the drop-in, that drop-in writes a number
+            // without tabs.
             if !text.starts_with(&TABS) && !is_written() {
                 self.show();
             }
@@ -196,7 +199,7 @@ impl Open {
         if text.is_empty() && !self.can_read {
             return;
         }
-        // The kernel ignores a write that is not at the beginning of the file. Such a write leaves the first byte as it was, or zero.
+        // Like the kernel, ignores a write that is not at the beginning of the file. Such a write leaves the first byte unchanged or zero.
         let first = text.first().copied().unwrap_or(0);
         let is_ignored = first == 0 || self.can_read && first == TABS[0];
         if !is_ignored {
@@ -205,13 +208,13 @@ impl Open {
         self.show();
     }
 
-    /// Sets the limit to the number at the beginning of the file's text.
+    /// Sets the limit to the number at the beginning of `text`.
     fn set(&self, text: &[u8], refused: impl Fn(Limit, &dyn Display)) {
         let written = match text.get(..TABS.len()) {
             Some(beginning) if self.can_read => beginning,
             _ => text,
         };
-        // The digits of the old number may be behind a longer one.
+        // If the text has no end, digits of the old number may follow the new number.
         let has_end = written.last().is_some_and(u8::is_ascii_whitespace);
         if written.len() < text.len() && !has_end {
             refused(
@@ -230,7 +233,7 @@ impl Open {
         }
     }
 
-    /// Has the file show the present value, if a program can read it, and no text otherwise.
+    /// If a program can read the file, makes the file show the present value. Otherwise empties the file.
     fn show(&self) {
         let shown = match self
             .can_read
@@ -238,17 +241,17 @@ impl Open {
         {
             None => Vec::new(),
             Some(Ok(text)) => [TABS.as_slice(), text.as_bytes()].concat(),
-            // The old value stays.
+            // If the value can't be read, the file keeps the old text.
             Some(Err(_)) => return,
         };
-        // After a failure, the old value stays, too.
+        // If the write fails, the file also keeps the old text.
         if rustix::io::pwrite(&self.file, &shown, 0).is_ok() {
             let _ = rustix::fs::ftruncate(&self.file, shown.len() as u64);
             limit::mark_unwritten(self.file.as_fd());
         }
     }
 
-    /// Returns whether the thread that has opened the file still has it.
+    /// Returns whether the thread that opened the file still has its descriptor.
     fn is_held(&self) -> bool {
         let found = self.holder.and_then(|(thread, number)| {
             std::fs::metadata(format!("/proc/{thread}/fd/{number}")).ok()

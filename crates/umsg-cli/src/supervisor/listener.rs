@@ -1,4 +1,4 @@
-//! The descriptor through which the kernel hands over system calls. Source: seccomp_unotify(2).
+//! The descriptor through which the kernel passes system calls to the supervisor. Source: seccomp_unotify(2).
 
 use std::ffi::c_void;
 use std::io;
@@ -9,13 +9,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     id: u64,
-    /// The thread.
+    /// The thread that makes the call.
     pub thread: libc::pid_t,
     pub number: libc::c_long,
     pub arguments: [u64; 6],
 }
 
-/// The error for a thread that does not wait any more, because it has died.
+/// The error that the calling thread no longer waits, because it has died.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -44,7 +44,7 @@ impl Listener {
 
     /// Waits for a call.
     pub fn receive(&self) -> io::Result<Call> {
-        // SAFETY: the structure consists of numbers, for which zero is a value. The kernel demands zeroes.
+        // SAFETY: the structure consists of numbers, for which zero is a valid value. The kernel requires zeroes.
         let mut found: libc::seccomp_notif = unsafe { mem::zeroed() };
         self.control(libc::SECCOMP_IOCTL_NOTIF_RECV, (&raw mut found).cast())?;
         Ok(Call {
@@ -55,14 +55,15 @@ impl Listener {
         })
     }
 
-    /// Returns whether the thread still waits for the answer. If so, the memory that was read before this check is that of the call.
+    /// Returns whether the thread still waits for the answer. If it does, then memory of its process that was read before this check is indeed the
+    /// memory of the caller.
     pub fn waits(&self, call: &Call) -> bool {
         let mut id = call.id;
         self.control(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, (&raw mut id).cast())
             .is_ok()
     }
 
-    /// Ends a call.
+    /// Ends a call with an answer.
     pub fn answer(&self, call: &Call, answer: Answer) -> Result<(), Gone> {
         let (val, error) = match answer {
             Ok(value) => (value, 0),
@@ -71,7 +72,7 @@ impl Listener {
         self.send(call, val, error, 0)
     }
 
-    /// Has the kernel perform a call. An error means that the thread has died.
+    /// Makes the kernel perform a call. Ignores an error, which means that the thread has died.
     pub fn pass(&self, call: &Call) {
         let _ = self.send(call, 0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
     }
@@ -88,7 +89,8 @@ impl Listener {
             .map_err(|_| Gone)
     }
 
-    /// Ends a call by a new descriptor of the process, which is the call's value. An error is the errno of the call.
+    /// Ends a call: adds a descriptor to the process, and returns its number as the result of the call. On an error, the caller answers the call with
+    /// that errno.
     pub fn give(
         &self,
         call: &Call,
@@ -115,7 +117,7 @@ impl Listener {
         }
     }
 
-    /// Replaces a descriptor of the process by another file, during a call.
+    /// Replaces a descriptor of the process by another file, while the process waits in the call.
     pub fn replace(
         &self,
         call: &Call,

@@ -1,7 +1,7 @@
 //! The memory, the descriptors and the user of a thread that waits for the answer to a system call.
 //!
-//! The number of a thread may name another thread as soon as the first one has died. So each caller asks afterwards whether the thread still waits
-//! ([`Listener::waits`](super::listener::Listener::waits)), before the result has an effect.
+//! After a thread has died, its thread id may be given to another thread. So each caller asks after the access whether the thread still waits
+//! ([`Listener::waits`](super::listener::Listener::waits)), before it uses the result.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use libc::{iovec, pid_t};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The longest piece of a string that is read at once: no piece crosses a page.
+/// The number of bytes up to which a string is read at once. No piece crosses a page boundary, because the next page may be unmapped.
 const PAGE: u64 = 4096;
 
 fn piece(address: u64, length: usize) -> iovec {
@@ -24,10 +24,10 @@ fn piece(address: u64, length: usize) -> iovec {
     }
 }
 
-/// A structure of numbers that a program passes. Every pattern of bits is a value.
+/// A structure of numbers that a program passes. Every bit pattern is a valid value.
 ///
 /// # Safety
-/// Every pattern of bits is a value of the type.
+/// Every bit pattern is a valid value of the type.
 pub unsafe trait Plain: Copy {}
 
 // SAFETY: the type consists of numbers.
@@ -58,7 +58,7 @@ pub struct Event {
 // SAFETY: the type consists of numbers.
 unsafe impl Plain for Event {}
 
-/// Reads a structure at an address of the thread's process.
+/// Reads a structure at an address in the memory of the thread's process.
 pub fn read<T: Plain>(thread: pid_t, address: u64) -> Result<T, i32> {
     let mut value = MaybeUninit::<T>::zeroed();
     let own = iovec {
@@ -75,7 +75,7 @@ pub fn read<T: Plain>(thread: pid_t, address: u64) -> Result<T, i32> {
     Ok(unsafe { value.assume_init() })
 }
 
-/// Reads a structure at one address and as many bytes as the buffer has at another. Two separate calls take nearly twice the time.
+/// Reads a structure at one address, and fills a buffer from another address, with one system call. Two separate calls take nearly twice the time.
 pub fn read_with<T: Plain>(
     thread: pid_t,
     address: u64,
@@ -99,7 +99,7 @@ pub fn read_with<T: Plain>(
     Ok(unsafe { value.assume_init() })
 }
 
-/// Reads as many bytes as the buffer has.
+/// Fills the buffer from an address.
 pub fn read_bytes(thread: pid_t, address: u64, buffer: &mut [u8]) -> Result<(), i32> {
     if buffer.is_empty() {
         return Ok(());
@@ -116,7 +116,7 @@ pub fn read_bytes(thread: pid_t, address: u64, buffer: &mut [u8]) -> Result<(), 
     )
 }
 
-/// Reads as many bytes as can be read at an address, up to those that the buffer has room for. Returns their number.
+/// Reads up to the size of the buffer, and stops at the first byte that can't be read. Returns the number of bytes.
 pub fn read_some(thread: pid_t, address: u64, buffer: &mut [u8]) -> usize {
     let own = iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -174,7 +174,8 @@ fn errno() -> i32 {
         .unwrap_or(libc::EIO)
 }
 
-/// Returns the limit of the bytes in POSIX queues (RLIMIT_MSGQUEUE) of a thread's process. None: no limit, or it can't be read.
+/// Returns the limit of the bytes in POSIX queues (RLIMIT_MSGQUEUE) of a thread's process. Returns None if there is no limit, or if the limit can't
+/// be read.
 pub fn msgqueue_limit(thread: pid_t) -> Option<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
@@ -186,7 +187,7 @@ pub fn msgqueue_limit(thread: pid_t) -> Option<u64> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Reads a C string without its NUL. Longer strings than `most` are ENAMETOOLONG.
+/// Reads a C string without its NUL byte. Fails with ENAMETOOLONG if the string has more than `most` bytes.
 pub fn read_string(thread: pid_t, address: u64, most: usize) -> Result<Vec<u8>, i32> {
     let mut string = Vec::new();
     let mut at = address;
@@ -214,7 +215,7 @@ pub fn write<T: Plain>(thread: pid_t, address: u64, value: &T) -> Result<(), i32
     )
 }
 
-/// Writes pieces of this process's memory, each to its address. Pieces without bytes are skipped.
+/// Writes pieces of this process's memory, each to its own address. Skips pieces without bytes.
 pub fn write_parts<const N: usize>(
     thread: pid_t,
     parts: &[(*const u8, usize, u64); N],
@@ -230,8 +231,8 @@ pub fn write_parts<const N: usize>(
     }
 }
 
-/// Returns the pieces of a thread's memory at these addresses, and their number. Neighbours become one piece: the kernel locks the memory of the
-/// process, and looks its pages up, for each piece.
+/// Returns the pieces of a thread's memory at these addresses, and their number. Adjacent pieces become one piece, because the kernel takes a lock
+/// and looks up pages for each piece.
 fn pieces<const N: usize>(parts: [(u64, usize); N]) -> ([iovec; N], usize) {
     let (mut pieces, mut count) = ([piece(0, 0); N], 0);
     let mut end = None;
@@ -254,7 +255,8 @@ fn transfer(
     own: &[iovec],
     theirs: &[iovec],
 ) -> Result<(), i32> {
-    // SAFETY: the pieces of this process are memory of the callers: writable for a read, readable for a write. The kernel checks the others.
+    // SAFETY: the pieces of this process are memory of the callers: writable for a read, readable for a write. The kernel checks the pieces of the
+    // other process.
     let copied = unsafe {
         libc::syscall(
             number,
@@ -276,10 +278,10 @@ fn transfer(
     }
 }
 
-/// Returns whether a descriptor of the thread leads to the same open file description as one of this process.
+/// Returns whether a descriptor of the thread and a descriptor of this process refer to the same open file description.
 pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
     const KCMP_FILE: i32 = 0;
-    /// The library would ask the kernel for it at each call.
+    /// The process id is kept in a static, because `std::process::id` makes a system call each time.
     static OWN: LazyLock<u32> = LazyLock::new(std::process::id);
     // SAFETY: the call takes only numbers.
     let order = unsafe {
@@ -295,7 +297,7 @@ pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
     order == 0
 }
 
-/// Returns a descriptor that leads to a process, and never to a later process with the same number.
+/// Returns a descriptor of a process (pidfd). It never refers to a later process with the same id.
 pub fn open_process(process: pid_t) -> Result<OwnedFd, i32> {
     // SAFETY: the call takes only numbers.
     own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })
@@ -304,7 +306,7 @@ pub fn open_process(process: pid_t) -> Result<OwnedFd, i32> {
 /// Returns a descriptor of this process for the open file description of a thread's descriptor.
 pub fn copy_descriptor(thread: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
     let process = match open_thread(thread) {
-        // Linux before 6.9: the descriptors of a process are not found after its first thread has ended.
+        // Linux before 6.9: if the first thread of a process has ended, pidfd_getfd(2) does not find the descriptors of the process.
         Err(libc::EINVAL | libc::ENOENT) => {
             open_process(status(thread).ok_or(libc::EBADF)?.process)?
         }
@@ -314,7 +316,7 @@ pub fn copy_descriptor(thread: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
     own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
 }
 
-/// Converts the result of a call that makes a descriptor.
+/// Converts the result of a system call that creates a descriptor.
 fn own_descriptor(result: libc::c_long) -> Result<OwnedFd, i32> {
     match result {
         // SAFETY: the descriptor is new, and has no other owner.
@@ -325,7 +327,7 @@ fn own_descriptor(result: libc::c_long) -> Result<OwnedFd, i32> {
     }
 }
 
-/// Returns whether a descriptor of the thread is closed at exec.
+/// Returns whether a descriptor of the thread has the flag close-on-exec.
 pub fn closes_at_exec(thread: pid_t, number: RawFd) -> bool {
     let info = fs::read_to_string(format!("/proc/{thread}/fdinfo/{number}")).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -333,7 +335,7 @@ pub fn closes_at_exec(thread: pid_t, number: RawFd) -> bool {
     flags.is_none_or(|flags| flags & libc::O_CLOEXEC != 0)
 }
 
-/// Returns a descriptor that leads to a thread. The descriptor leads to no thread that gets the same number later.
+/// Returns a descriptor of a thread. The descriptor never refers to a later thread with the same id.
 pub fn open_thread(thread: pid_t) -> Result<OwnedFd, i32> {
     /// Source: linux/pidfd.h.
     const PIDFD_THREAD: i32 = libc::O_EXCL;
@@ -341,19 +343,19 @@ pub fn open_thread(thread: pid_t) -> Result<OwnedFd, i32> {
     let opened =
         own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) });
     match opened {
-        // Linux before 6.9 opens only processes, which are their first threads.
+        // Linux before 6.9 opens only processes, so only the first thread of a process can be opened.
         Err(libc::EINVAL) => open_process(thread),
         other => other,
     }
 }
 
-/// Returns whether a thread lives. For a first thread on Linux before 6.9: whether its process lives.
+/// Returns whether a thread lives. For a first thread on Linux before 6.9, returns whether its process lives.
 pub fn lives(thread: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(thread, PollFlags::IN)];
     poll(&mut polled, Some(&Timespec::default())) == Ok(0)
 }
 
-/// Returns whether a process has a thread with this number.
+/// Returns whether a process has a thread with this id.
 pub fn has_thread(process: pid_t, thread: pid_t) -> bool {
     fs::exists(format!("/proc/{process}/task/{thread}")).unwrap_or(true)
 }
@@ -371,7 +373,7 @@ pub struct Status {
     pub umask: u32,
 }
 
-/// Returns the status of a thread's process, from /proc. None if there is no such thread.
+/// Returns the status of a thread's process, from /proc. Returns None if there is no such thread.
 pub fn status(thread: pid_t) -> Option<Status> {
     let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = |name| text.lines().find_map(|line| line.strip_prefix(name));
@@ -385,25 +387,25 @@ pub fn status(thread: pid_t) -> Option<Status> {
     })
 }
 
-/// A signal that a thread does not mask, and that waits for the end of its call.
+/// A pending signal that a thread does not mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     None,
-    /// The thread itself will take the signal.
+    /// Only this thread can handle the signal.
     OfThread,
-    /// The thread or another thread of its process will take the signal.
+    /// This thread or another thread of its process can handle the signal.
     OfProcess,
 }
 
-/// Opens the file that shows a thread's signals.
+/// Opens the file in /proc that shows a thread's pending signals.
 pub fn open_status(thread: pid_t) -> io::Result<File> {
     File::open(format!("/proc/{thread}/status"))
 }
 
-/// Reads a file of /proc, which may be open for longer.
+/// Reads a file in /proc from its start. The file may have been opened and read before.
 fn text_of(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 4096];
-    // A thread may have many groups.
+    // The buffer grows until the file fits: a thread may have many groups.
     loop {
         let len = file.read_at(&mut bytes, 0)?;
         if len < bytes.len() {
@@ -414,7 +416,7 @@ fn text_of(file: &File) -> io::Result<String> {
     }
 }
 
-/// Reads the file in /proc that shows a thread's signals. The kernel queues no signal that the process ignores.
+/// Returns the pending signal of a thread, from its file in /proc. The file never shows a signal that the process ignores.
 pub fn signal(thread: pid_t, kept: Option<&File>) -> Signal {
     let text = match kept {
         Some(file) => text_of(file),
@@ -432,9 +434,9 @@ pub fn signal(thread: pid_t, kept: Option<&File>) -> Signal {
     }
 }
 
-/// Queues a signal as the kernel does for a message: with SI_MESGQ, the value, and the sender.
+/// Queues a signal as the kernel does for a queue's notification: with SI_MESGQ, the value, and the sender.
 pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)) {
-    /// The members of `siginfo_t` that a queue fills, on 64-bit machines.
+    /// The members of `siginfo_t` that a queue's notification sets, on 64-bit machines.
     #[repr(C)]
     struct Info {
         signal: i32,
@@ -457,7 +459,7 @@ pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)
         value,
         rest: [0; 12],
     };
-    // SAFETY: the structure has the size that the kernel reads. A process that is gone gets no signal.
+    // SAFETY: the structure has the size that the kernel reads. If the process has ended, the call fails.
     unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
@@ -469,13 +471,13 @@ pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)
     }
 }
 
-/// Returns attributes of zeroes, because the kernel leaves the reserved fields zero.
+/// Returns attributes in which all fields are zero, because the kernel sets the reserved fields to zero.
 pub fn no_attributes() -> libc::mq_attr {
     // SAFETY: the structure consists of numbers, for which zero is a value.
     unsafe { mem::zeroed() }
 }
 
-/// Returns a description of zeroes.
+/// Returns a queue description in which all fields are zero.
 pub fn no_description() -> libc::msqid_ds {
     // SAFETY: the structure consists of numbers, for which zero is a value.
     unsafe { mem::zeroed() }
@@ -508,7 +510,7 @@ mod tests {
         let start = room.as_mut_ptr().addr() as u64;
         let write = |parts| write_parts(me, &parts);
         let part = |text: &'static [u8], to| (text.as_ptr(), text.len(), to);
-        // Neighbours, a part without bytes at a bad address, and a part before the others.
+        // The parts are: two adjacent parts, a part without bytes at a bad address, and a part at a lower address.
         let parts = [
             part(b"one", start + 4),
             part(b"two", start + 7),
@@ -539,7 +541,7 @@ mod tests {
 
     #[test]
     fn the_status_of_this_thread_is_that_of_its_process() {
-        // SAFETY: takes no arguments.
+        // SAFETY: the call takes no arguments.
         let thread = unsafe { libc::gettid() };
         let status = status(thread).unwrap();
         assert_eq!(status.process, std::process::id().cast_signed());

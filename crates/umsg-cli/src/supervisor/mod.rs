@@ -1,8 +1,8 @@
-//! Programs that no library can be loaded into, and system calls that a program makes by its own instructions.
+//! Serves programs into which no library can be loaded, and system calls that a program makes without libc.
 //!
-//! `umsg run` starts a process, the supervisor, installs a filter ([`filter`]) and replaces itself with the program. The kernel then passes each
-//! call on queues to the supervisor, which answers the call from umsg. The filter applies to all that the program starts, so one supervisor serves
-//! a tree of processes. Children into which the drop-in is loaded make no such calls.
+//! `umsg run` starts a process, the supervisor. Then `umsg run` installs a filter ([`filter`]) and replaces itself with the program. The kernel then
+//! passes each call on queues to the supervisor, which performs the call on umsg's queues. All processes that the program starts inherit the filter,
+//! so one supervisor serves a tree of processes. A child into which the drop-in is loaded makes no such calls.
 //!
 //! | what | where |
 //! |---|---|
@@ -21,7 +21,7 @@
 //! | notifications by a thread | [`cookies`] |
 //! | threads for calls that block | [`workers`] |
 //!
-//! docs/protocols.md, "The supervisor", describes the steps and the deaths.
+//! docs/protocols.md, "The supervisor", describes the steps of the supervisor, and its state after a death at each step.
 
 mod cookies;
 mod descriptors;
@@ -48,21 +48,21 @@ mod workers;
 
 pub use start::{Home, begin};
 
-/// The parts of the supervisor's work that a user can switch off.
+/// The functions of the supervisor that a user can switch off.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Calls with paths reach the supervisor.
+    /// Whether calls with paths reach the supervisor.
     pub files: bool,
-    /// /dev/mqueue is among the files.
+    /// Whether /dev/mqueue is among the files that the supervisor serves.
     pub dev_mqueue: bool,
-    /// A thread that moves to another IPC namespace gets other queues.
+    /// Whether a thread that moves to another IPC namespace gets the queues of that namespace.
     pub ipc_namespaces: bool,
 }
 
-/// A value for an argument that mq_getsetattr(2) does not have. A call with this value asks whether a supervisor answers.
+/// A value for an argument that mq_getsetattr(2) does not have. By a call with this value, `umsg run` asks whether a supervisor serves the process.
 const PROBE: u64 = 0x0067_736d_755f_6e75;
 
-/// Returns whether the user wants to know why calls failed.
+/// Returns whether the user has requested that the supervisor prints why calls failed (UMSG_DEBUG).
 fn explains() -> bool {
     std::env::var_os("UMSG_DEBUG").is_some_and(|value| value == "1")
 }

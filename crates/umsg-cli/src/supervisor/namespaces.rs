@@ -1,9 +1,10 @@
-//! The namespaces of the supervised programs. A program in another IPC namespace of the kernel has other queues ([`umsg::ipc`]).
+//! The IPC namespaces of the supervised programs. Programs in different IPC namespaces of the kernel use different queues ([`umsg::ipc`]).
 //!
-//! The kernel moves single threads between IPC namespaces, so each thread has its own. A thread's first call tells its IPC namespace, by a link in
-//! /proc; the calls that may change it reach the supervisor ([`super::filter`]). Descriptors lead to their queues without a namespace.
+//! The kernel moves single threads between IPC namespaces, so each thread has its own IPC namespace. At a thread's first call, the supervisor reads
+//! the thread's IPC namespace from a link in /proc. The calls that may change the IPC namespace reach the supervisor ([`super::filter`]). A
+//! descriptor refers to its queue in any IPC namespace.
 //!
-//! The supervisor removes the directory of an IPC namespace when no process is in it any more, like the drop-in in the last process.
+//! When an IPC namespace has no process any more, the supervisor removes its directory. Under the drop-in, the last process does this.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -18,13 +19,13 @@ use umsg::{Namespace, NamespaceError};
 use super::paths::Directory;
 use super::watch::TICK;
 
-/// The pause between two searches of /proc for the processes of IPC namespaces, as a multiple of the time that the last search took.
+/// After a search of /proc for the processes of IPC namespaces, the next search waits for this multiple of the search's duration.
 const PAUSES: u32 = 20;
 
-/// The longest pause between two searches.
+/// The longest wait between two searches.
 const MOST: Duration = Duration::from_secs(10);
 
-/// How long the supervisor waits, at its end, for the ends of processes.
+/// The maximum time for which the supervisor waits, at its own end, for the ends of processes.
 const LAST: Duration = Duration::from_secs(2);
 
 /// The queues of an IPC namespace.
@@ -38,7 +39,7 @@ pub struct Queues {
 
 impl Queues {
     fn new(namespace: Namespace, pin: Option<Pin>) -> Queues {
-        // Without a directory, calls fail, and no other command asks for it.
+        // If the directory is missing, calls on the queues fail. The identity (0, 0) equals that of no directory for which another `umsg run` asks.
         let found = std::fs::metadata(namespace.path());
         Queues {
             identity: found.map_or((0, 0), |found| (found.dev(), found.ino())),
@@ -53,17 +54,17 @@ impl Queues {
     }
 }
 
-/// All queues of the programs.
+/// The queues of all IPC namespaces of the programs.
 pub struct Namespaces {
     base: Arc<Queues>,
-    /// None if all IPC namespaces have the same queues.
+    /// None if all IPC namespaces share their queues.
     resolver: Option<Resolver>,
     others: Mutex<HashMap<Identity, Arc<Queues>>>,
-    /// Set once a program has opened /dev/mqueue. Relaxed: the program gets the descriptor later.
+    /// Set once a program has opened /dev/mqueue. Relaxed: the program gets the descriptor after the store.
     has_directory: AtomicBool,
-    /// Set once a program may have moved to another IPC namespace. Relaxed: it is read after the end of the program.
+    /// Set once a program may have moved to another IPC namespace. Relaxed: the flag is read only after the end of the program.
     has_moved: AtomicBool,
-    /// The time of the next search for ended IPC namespaces. Held during each search.
+    /// The time of the next search for ended IPC namespaces. The lock is held during each search.
     next_search: Mutex<Instant>,
 }
 
@@ -98,11 +99,11 @@ impl Namespaces {
         self.note_move();
         let (namespace, pin) = resolver.follow(link, of)?;
         let new = Arc::new(Queues::new(namespace, Some(pin)));
-        // Another thread may have found it meanwhile.
+        // If another thread has inserted the IPC namespace meanwhile, its entry stays.
         Ok(Arc::clone(lock(&self.others).entry(of).or_insert(new)))
     }
 
-    /// Notes that a program has opened the directory that stands for /dev/mqueue.
+    /// Records that a program has opened the directory that the supervisor shows as /dev/mqueue.
     pub fn note_directory(&self, queues: &Queues, device: u64, inode: u64) {
         queues.directory.note(device, inode);
         self.has_directory.store(true, Ordering::Relaxed);
@@ -112,7 +113,7 @@ impl Namespaces {
         self.has_directory.load(Ordering::Relaxed)
     }
 
-    /// Returns the queues whose directory stands for /dev/mqueue and has this identity.
+    /// Returns the queues whose directory is shown as /dev/mqueue and has this identity.
     pub fn with_directory(&self, identity: (u64, u64)) -> Option<Arc<Queues>> {
         let is_it = |queues: &&Arc<Queues>| queues.directory.identity() == Some(identity);
         let others = lock(&self.others);
@@ -120,12 +121,12 @@ impl Namespaces {
         all.find(is_it).map(Arc::clone)
     }
 
-    /// Notes that a program may have moved to another IPC namespace.
+    /// Records that a program may have moved to another IPC namespace.
     pub fn note_move(&self) {
         self.has_moved.store(true, Ordering::Relaxed);
     }
 
-    /// Removes the directories of the IPC namespaces that have ended.
+    /// If the next search is due, removes the directories of IPC namespaces that have ended.
     pub fn sweep(&self) {
         let begin = Instant::now();
         let mut next = lock(&self.next_search);
@@ -135,11 +136,11 @@ impl Namespaces {
         }
     }
 
-    /// Removes the directories of all IPC namespaces in which no process is left. The last program has lost its filter, and may still be in its IPC
+    /// Removes the directories of all IPC namespaces without a process. The last program has released its filter, but may still be in its IPC
     /// namespace for a moment.
     pub fn end_all(&self) {
         let begin = Instant::now();
-        // The caller ends the process: another thread's search is over then, and none begins.
+        // The lock waits for the search of another thread, and prevents a new one, because the caller ends the process.
         let _next = lock(&self.next_search);
         let mut pause = TICK;
         while self.search() && self.has_moved.load(Ordering::Relaxed) && begin.elapsed() < LAST {
@@ -148,11 +149,11 @@ impl Namespaces {
         }
     }
 
-    /// Removes the directories of IPC namespaces that have ended, also of those in which only programs on the drop-in have used queues. Returns
-    /// whether any other is left.
+    /// Removes the directories of IPC namespaces that have ended, including those in which only programs with the drop-in have used queues. Returns
+    /// whether directories of other IPC namespaces are left.
     fn search(&self) -> bool {
         let is_left = self.resolver.as_ref().is_some_and(Resolver::sweep);
-        // No thread that has made a call lives in the other ones.
+        // If the directory was removed, no supervised thread of that IPC namespace lives.
         lock(&self.others).retain(|_, queues| queues.namespace().path().exists());
         is_left
     }

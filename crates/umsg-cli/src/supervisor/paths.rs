@@ -1,11 +1,11 @@
-//! Calls with paths: /dev/mqueue, the limits in /proc/sys, and /proc/sysvipc/msg ([`umsg::kernel_files`]).
+//! Answers calls with paths to /dev/mqueue, the limits in /proc/sys, and /proc/sysvipc/msg ([`umsg::kernel_files`]).
 //!
-//! A filter can't read a path, so the kernel passes each of these calls to the supervisor. The supervisor reads the first bytes of the path, and
-//! has the kernel perform nearly all calls. The program can change the path meanwhile, and then gets the kernel's file: that is what it gets
-//! without a supervisor, so no permission depends on the path.
+//! A filter can't read a path, so the kernel passes all calls with paths to the supervisor. The supervisor reads the first bytes of the path, and
+//! makes the kernel perform nearly all calls. If the program changes the path meanwhile, it gets the kernel's file, as without a supervisor. So no
+//! permission depends on the path.
 //!
-//! The text of an absolute path decides, also in a chroot. The directory itself is given only to threads whose root is the supervisor's: a path from
-//! the directory's descriptor could leave another root.
+//! The supervisor compares the text of an absolute path, also for a program in a chroot. It gives the directory /dev/mqueue only to threads that have
+//! the supervisor's root: a path relative to the directory's descriptor could leave another root.
 //!
 //! | what is opened | what the program gets |
 //! |---|---|
@@ -36,11 +36,11 @@ use super::namespaces::Queues;
 use super::posix::{ACCESS_MODE, PATH_MAX, Wanted};
 use super::serve::{Outcome, Server};
 
-/// The fields of statx(2) that an mqueue file system has: all but the time of birth.
+/// The fields of statx(2) that an mqueue file system fills: all except the time of birth.
 const STATX_KNOWN: u32 = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
 
-/// The directory that stands for /dev/mqueue, once a program has opened it: its device and its inode. Relative paths are looked at from then on.
-/// Relaxed: a program has the descriptor after both words are set, and each namespace has one such directory.
+/// The device and the inode of the directory that is shown as /dev/mqueue, once a program has opened it. From then on, the supervisor also inspects
+/// relative paths. Relaxed: a program gets the descriptor after both words are set, and each namespace has only one such directory.
 #[derive(Default)]
 pub struct Directory([AtomicU64; 2]);
 
@@ -64,7 +64,7 @@ enum Target<'a> {
     SysvTable,
 }
 
-/// Returns whether a path that begins with these bytes may name one of the files.
+/// Returns whether an absolute path that begins with these bytes may name a file that the supervisor serves.
 fn may_be_shown(beginning: &[u8]) -> bool {
     beginning.starts_with(place::PATH) || beginning.starts_with(b"/proc/sys")
 }
@@ -74,22 +74,22 @@ fn may_be_limit(beginning: &[u8]) -> bool {
     beginning.starts_with(b"fs/mqueue/") || beginning.starts_with(b"kernel/msg")
 }
 
-/// A path, and if it is relative to a directory that stands for /dev/mqueue, the queues of that directory.
+/// A path. If it is relative to a directory that is shown as /dev/mqueue: also the queues of that directory.
 type Given = (Vec<u8>, Option<Arc<Queues>>);
 
-/// Where a path begins.
+/// The directory to which a path is relative.
 enum Start {
     Root,
-    /// A directory that stands for /dev/mqueue.
+    /// A directory that is shown as /dev/mqueue.
     Mqueue(Arc<Queues>),
     /// /proc/sys.
     Sys,
 }
 
-/// The directory of the limits, with the slash behind it.
+/// The directory of the limits, with the final slash.
 const SYS: &[u8] = b"/proc/sys/";
 
-/// Returns the link to a thread's descriptor or working directory.
+/// Returns the link in /proc for a thread's descriptor or working directory.
 fn link_of(call: &Call, directory: RawFd) -> String {
     match directory {
         libc::AT_FDCWD => format!("/proc/{}/cwd", call.thread),
@@ -107,17 +107,17 @@ fn has_own_root(call: &Call) -> bool {
     theirs.is_some() && theirs == root("/")
 }
 
-/// Returns the flags and the mode of an opening. None if the kernel is to perform the call.
+/// Returns the flags and the mode of a call that opens a file. Returns None if the kernel has to perform the call.
 fn flags_and_mode(call: &Call, numbers: &Numbers) -> Result<Option<(i32, u32)>, i32> {
-    /// The size of `struct open_how`: flags, mode, resolve.
+    /// The size of `struct open_how`, with the fields flags, mode and resolve.
     const OPEN_HOW: usize = 24;
-    /// An absolute path begins at another directory, or has to stay below one.
+    /// With these flags, an absolute path is resolved differently: below another directory, or not across mount points.
     const CONFINED: u64 = libc::RESOLVE_IN_ROOT | libc::RESOLVE_BENEATH | libc::RESOLVE_NO_XDEV;
     let Some(how) = numbers.how else {
         let [flags, mode, _] = numbers.rest;
         return Ok(Some((flags as i32, mode as u32)));
     };
-    // The kernel refuses a smaller structure.
+    // The kernel refuses a structure that is smaller.
     if call.arguments[3] < OPEN_HOW as u64 {
         return Ok(None);
     }
@@ -140,12 +140,12 @@ fn raw(error: rustix::io::Errno) -> i32 {
 }
 
 impl Server {
-    /// Answers a call with a path.
+    /// Answers a call with a path, or passes it to the kernel.
     pub fn with_path(&self, call: &Call) -> Result<Outcome, i32> {
         let Some(numbers) = Numbers::of(call) else {
             return Ok(Outcome::Pass);
         };
-        // The descriptor of inotify_add_watch(2) is no directory.
+        // The descriptor of inotify_add_watch(2) is an inotify instance, and not a directory.
         let directory = match numbers.kind {
             Kind::Watch => libc::AT_FDCWD,
             _ => numbers.directory,
@@ -180,13 +180,13 @@ impl Server {
                     let queues = self.queues_of(call, path)?;
                     self.answer_path(call, &queues, &numbers, place, status)
                 }
-                // The kernel has these files, too.
+                // The kernel also has these files, so it performs the call.
                 _ => Ok(Outcome::Pass),
             },
         }
     }
 
-    /// Reads a path that may lead to one of the files.
+    /// Reads a path if it may lead to a file that the supervisor serves.
     fn path(&self, call: &Call, directory: RawFd, address: u64) -> Option<Given> {
         let mut beginning = [0; 16];
         let len = memory::read_some(call.thread, address, &mut beginning);
@@ -201,7 +201,7 @@ impl Server {
                 None => return None,
             },
         };
-        // A path that can't be read fails in the kernel.
+        // If the path can't be read, the kernel performs the call, which fails.
         let path = memory::read_string(call.thread, address, PATH_MAX).ok()?;
         Some(match from {
             Start::Root => (path, None),
@@ -210,7 +210,7 @@ impl Server {
         })
     }
 
-    /// Returns the queues of a directory that stands for /dev/mqueue.
+    /// Returns the queues of a directory, if the directory is shown as /dev/mqueue.
     fn directory_of(&self, call: &Call, directory: RawFd) -> Option<Arc<Queues>> {
         if !self.namespaces.has_directory() {
             return None;
@@ -219,7 +219,7 @@ impl Server {
         self.namespaces.with_directory((found.dev(), found.ino()))
     }
 
-    /// Returns the queues to which a path leads: those of its directory, or of the caller's IPC namespace.
+    /// Returns the queues for a path: those of the directory to which it is relative, or those of the caller's IPC namespace.
     fn queues_of(&self, call: &Call, path: Option<Given>) -> Result<Arc<Queues>, i32> {
         match path {
             Some((_, Some(queues))) => Ok(queues),
@@ -310,7 +310,7 @@ impl Server {
             },
             Kind::Owner => {
                 let id = |number: u64| (number as u32 != u32::MAX).then_some(number as u32);
-                // In a namespace of several users, another user may have put a symlink in the place of a queue's file.
+                // The call does not follow a symlink: in a shared namespace, another user may have replaced a queue's file by a symlink.
                 std::os::unix::fs::lchown(place.file(namespace)?, id(first), id(second))
                     .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
             }
@@ -326,7 +326,7 @@ impl Server {
         Ok(Outcome::Value(0))
     }
 
-    /// Returns the answer to rename(2). `path` is the first one.
+    /// Answers rename(2). `path` is the first path of the call.
     fn rename(
         &self,
         call: &Call,
@@ -363,7 +363,7 @@ impl Server {
         umsg::posix::unlink_in(namespace, OsStr::from_bytes(&name)).map_err(|error| {
             self.explain("unlink", &error);
             match error.errno() {
-                // mq_unlink(3) says EACCES for another user's queue.
+                // For another user's queue, mq_unlink(3) reports EACCES, but unlink(2) in a sticky directory reports EPERM.
                 libc::EACCES => libc::EPERM,
                 other => other,
             }
@@ -384,7 +384,7 @@ impl Server {
         let closes = flags & libc::O_CLOEXEC != 0;
         let kept = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
         match target {
-            // The kernel has the same files.
+            // The kernel also has these files, so it performs the call.
             Target::Limit(_) | Target::SysvTable
                 if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 =>
             {
@@ -404,16 +404,16 @@ impl Server {
                 Ok(Outcome::Answered)
             }
             Target::Place(Place::Directory) if !has_own_root(call) => Ok(Outcome::Pass),
-            // An mqueue file system has no files without a name.
+            // An mqueue file system does not support files without a name.
             Target::Place(Place::Directory) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
                 Err(libc::EOPNOTSUPP)
             }
             Target::Place(Place::Directory) => {
                 self.status_like_own(call)?;
                 let path = Place::Directory.file(namespace)?;
-                // If the sweep fails, some files that are no queues stay.
+                // If the sweep fails, the directory shows some files that are not queues, which is harmless.
                 let _ = namespace.sweep_files();
-                // A descriptor without access can't be passed on.
+                // O_PATH is removed, because a descriptor that was opened with O_PATH can't be passed to the program.
                 let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::PATH;
                 let file =
                     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(raw)?;
@@ -486,7 +486,7 @@ impl Server {
     }
 }
 
-/// A target with a name of its own.
+/// The target of a path, with its own copy of the name.
 enum OwnTarget {
     Name(Vec<u8>),
     Other(Target<'static>),
@@ -546,7 +546,7 @@ fn access(
     }
 }
 
-/// Returns a file in memory with a queue's line, to which no program can write.
+/// Returns a file in memory with the line that describes a queue. The file is sealed, so no program can write to it.
 fn line_of(opened: &Opened, flags: i32) -> Result<OwnedFd, i32> {
     let flagged = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("umsg", flagged).map_err(raw)?;
@@ -557,7 +557,7 @@ fn line_of(opened: &Opened, flags: i32) -> Result<OwnedFd, i32> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let flags = OFlags::from_bits_retain(flags.cast_unsigned()) | OFlags::CLOEXEC;
     let shown = rustix::fs::open(path, flags, Mode::empty()).map_err(raw)?;
-    // The mode comes last: as for a queue, the access of its creator does not depend on it.
+    // The mode is set after the open. So the creator's own descriptor does not depend on the mode, as for a queue.
     rustix::fs::fchmod(&shown, Mode::from_raw_mode(opened.queue.mode())).map_err(raw)?;
     Ok(shown)
 }

@@ -1,7 +1,7 @@
-//! Calls that wait for descriptors.
+//! Prepares calls that wait for descriptors, such as poll(2).
 //!
-//! A program has the descriptor of a queue's file, which poll(2) reports as ready at any time. Before the first call that waits for it, the
-//! supervisor replaces the descriptor by that of the queue's FIFO. The kernel then performs the call.
+//! A program has the descriptor of a queue's file, and poll(2) reports such a file as always ready. Before the first call that waits for this
+//! descriptor, the supervisor replaces the descriptor by that of the queue's FIFO. Then the kernel performs the call.
 
 use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const MOST: u64 = 65_536;
 impl Server {
     /// Prepares the descriptors of a call that the kernel performs afterwards.
     pub fn prepare_poll(&self, call: &Call) {
-        // A call that can't be read fails in the kernel.
+        // If the arguments can't be read, the kernel performs the call, which fails.
         let Ok(numbers) = numbers(call) else { return };
         if !self.descriptors.may_know(&numbers) {
             return;
@@ -31,7 +31,7 @@ impl Server {
         if !matches!(find(), Ok(Some(opened)) if !opened.is_pollable) {
             return;
         }
-        // Another thread of the program may poll the same descriptor.
+        // The lock is needed because another thread of the program may poll the same descriptor.
         let _one = self.descriptors.replacing();
         let Ok(Some(opened)) = find() else { return };
         if opened.is_pollable {
@@ -54,7 +54,7 @@ impl Server {
     }
 }
 
-/// Returns the descriptors that a call waits for.
+/// Returns the numbers of the descriptors for which a call waits.
 fn numbers(call: &Call) -> Result<Vec<RawFd>, i32> {
     let [first, second, third, fourth, ..] = call.arguments;
     match call.number {
@@ -67,7 +67,7 @@ fn numbers(call: &Call) -> Result<Vec<RawFd>, i32> {
     }
 }
 
-/// Returns an array of `struct pollfd`.
+/// Returns the descriptors in an array of `struct pollfd`.
 fn of_array(call: &Call, address: u64, count: u64) -> Result<Vec<RawFd>, i32> {
     const LEN: usize = size_of::<libc::pollfd>();
     let mut array = vec![0; count.min(MOST) as usize * LEN];
@@ -76,7 +76,7 @@ fn of_array(call: &Call, address: u64, count: u64) -> Result<Vec<RawFd>, i32> {
     Ok(array.chunks_exact(LEN).map(number).collect())
 }
 
-/// Returns the descriptors in sets of bits, in which the kernel reads whole words.
+/// Returns the descriptors in the bit sets of select(2). The kernel reads whole words of these sets.
 fn of_sets(call: &Call, count: u64, sets: [u64; 3]) -> Result<Vec<RawFd>, i32> {
     let count = u64::from(call_count(count)).min(MOST) as usize;
     let mut numbers = vec![];
@@ -89,7 +89,7 @@ fn of_sets(call: &Call, count: u64, sets: [u64; 3]) -> Result<Vec<RawFd>, i32> {
     Ok(numbers)
 }
 
-/// Returns the number of events. The argument is an int, of which a negative value is an error.
+/// Returns the number of events. The argument is an int; a negative value is an error, so it gives 0.
 fn call_count(argument: u64) -> u32 {
     u32::try_from(argument as i32).unwrap_or(0)
 }

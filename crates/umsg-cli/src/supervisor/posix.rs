@@ -1,4 +1,4 @@
-//! Calls on POSIX queues, in the kernel's order of errors. Source: ipc/mqueue.c.
+//! Calls on POSIX queues. Errors are checked in the kernel's order. Source: ipc/mqueue.c.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -18,14 +18,14 @@ use super::memory::{self, Event, Status};
 use super::serve::{Outcome, Server};
 use super::waits::{End, Wait};
 
-/// Priorities are below this number.
+/// The limit of priorities: each priority is below this number.
 const MQ_PRIO_MAX: u64 = 32_768;
-/// The longest path that the kernel copies in, without its NUL.
+/// The longest path that the kernel reads from a program, without its NUL byte.
 pub const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 255;
 pub const ACCESS_MODE: i32 = libc::O_WRONLY | libc::O_RDWR;
 
-/// Reads a name, which has no slash, and returns it with one.
+/// Reads the name in a call, which has no slash. Returns the name with a slash.
 fn name(call: &Call, address: u64) -> Result<Vec<u8>, i32> {
     let bare = memory::read_string(call.thread, address, PATH_MAX)?;
     match bare.as_slice() {
@@ -45,7 +45,7 @@ fn optional<T: memory::Plain>(call: &Call, address: u64) -> Result<Option<T>, i3
     }
 }
 
-/// Reads a time-out. `None` means no limit.
+/// Reads a time-out. Returns None if the call has no time-out.
 fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
     match optional(call, address)? {
         None => Ok(None),
@@ -53,19 +53,19 @@ fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
     }
 }
 
-/// Returns the time of a time-out. `None` means no limit.
+/// Converts a time-out to a time. Returns None if there is no limit.
 fn time_of(time: &timespec) -> Result<Option<SystemTime>, i32> {
     match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
         (Ok(seconds), Ok(nanoseconds @ 0..1_000_000_000)) => {
-            // A time beyond the range of the type is no limit.
+            // A time beyond the range of `SystemTime` means no limit.
             Ok(UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)))
         }
         _ => Err(libc::EINVAL),
     }
 }
 
-/// Opens a queue's file again, without the flags that only its first opening needed, because F_GETFL would show these flags to the program. If
-/// the file can't be opened again, it keeps the flags.
+/// Opens a queue's file again without the flags that were needed only to create it, because F_GETFL would show these flags to the program. If the
+/// file can't be opened again, it keeps the flags.
 fn plain(file: OwnedFd) -> OwnedFd {
     let Ok(flags) = rustix::fs::fcntl_getfl(&file) else {
         return file;
@@ -82,7 +82,7 @@ fn errno_of(error: &OpenError, creates: bool) -> i32 {
     }
 }
 
-/// The arguments of an opening.
+/// The arguments of a call that opens a queue.
 pub struct Wanted<'a> {
     /// The name with its slash.
     pub name: &'a [u8],
@@ -139,7 +139,7 @@ impl Server {
             options.bytes_of_user(memory::msgqueue_limit(call.thread));
         }
         if let Some(attributes) = wanted.attributes.filter(|_| creates) {
-            // A negative value becomes 0, which no queue can have: the call fails with EINVAL.
+            // A negative value becomes 0. No queue can have 0 messages, so the call fails with EINVAL.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -153,10 +153,10 @@ impl Server {
         Opened::new(plain(file), Arc::new(queue))
     }
 
-    /// Ends a call by the descriptor of a queue.
+    /// Ends a call that opens a queue: gives the queue's descriptor to the process, as the result of the call.
     pub fn give_queue(&self, call: &Call, opened: &Arc<Opened>, closes_at_exec: bool) {
         let _opening = self.descriptors.opening();
-        // If the call fails, the process has no free descriptor, or has died. A queue that was created stays, as the kernel's does.
+        // The call fails if the process has no free descriptor, or has died. A queue that was created stays, as in the kernel.
         let given = self
             .listener
             .give(call, opened.file.as_fd(), closes_at_exec);
@@ -180,13 +180,14 @@ impl Server {
 
     pub fn mq_timedsend(&self, call: &Call) -> Result<Outcome, i32> {
         let [_, message, length, priority, timeout, _] = call.arguments;
-        // The errors of the time-out come before those of the queue.
+        // The kernel checks the time-out before the queue.
         let found = self.queue_to_send(call);
         let mut bytes = match &found {
             Ok(Some(_)) => vec![0; length as usize],
             _ => Vec::new(),
         };
-        // One copy takes less time than two. If it fails, the separate copies of time-out and message find the error.
+        // Time-out and message are read with one system call, because two take longer. If the call fails, separate reads find out which of the two is
+        // wrong.
         let whole = match timeout {
             0 => None,
             at => memory::read_with::<timespec>(call.thread, at, &mut bytes, message).ok(),
@@ -263,7 +264,7 @@ impl Server {
                 None => {}
             }
         };
-        // An error means that the thread has died.
+        // The answer fails only if the thread has died.
         let _ = self.listener.answer(&wait.call, answer);
     }
 
@@ -324,8 +325,8 @@ impl Server {
         let _ = self.listener.answer(&wait.call, Err(errno));
     }
 
-    /// Copies a message to the program, and removes it from the queue as soon as the kernel has accepted the answer. Otherwise the message goes
-    /// back. A message that can't be copied is lost, as in the kernel.
+    /// Copies a message to the program. When the kernel has accepted the answer, removes the message from the queue; otherwise the message returns to
+    /// the queue. If the message can't be copied, it is lost, as in the kernel.
     fn deliver(&self, call: &Call, lease: Lease<'_>) -> Result<(), Gone> {
         let [_, buffer, _, priority_at, ..] = call.arguments;
         if !self.listener.waits(call) {
@@ -346,7 +347,7 @@ impl Server {
         );
         let answer = copied.map(|()| length as i64);
         self.listener.answer(call, answer)?;
-        // The lease has no time limit. An error means a damaged queue, which the next call reports.
+        // The acknowledgement of a lease without a time limit fails only if the queue is corrupted. The next call reports this.
         let _ = lease.acknowledge();
         Ok(())
     }
@@ -428,7 +429,7 @@ impl Server {
             cookie.clone(),
         );
         let registered = Arc::new(registered);
-        // A function keeps its registration: when the function is called, another program may have registered in its place.
+        // Each closure keeps its own registration: when the closure is called, another program may have registered in its place.
         let how = match (notify, cookie) {
             (libc::SIGEV_NONE, _) => Notify::Nothing,
             (_, Some(cookie)) => {
@@ -442,7 +443,7 @@ impl Server {
             (libc::SIGEV_SIGNAL, _) if (0..=64).contains(&signal) => {
                 let registered = Arc::clone(&registered);
                 Notify::Quick(Box::new(move |by| {
-                    // A new program, or one that has closed the descriptor, does not expect the signal.
+                    // If the process has executed another program, or has closed the descriptor, it does not expect the signal.
                     if registered.is_open() {
                         memory::tell(told.as_fd(), signal, value, (by.pid, by.uid));
                     }

@@ -1,4 +1,4 @@
-//! The supervisor's own process: the leader ([`super::lead`]) takes the calls one by one. Workers wait for the calls that block.
+//! The supervisor's own process. The leader ([`super::lead`]) receives the calls one by one. Workers wait for the calls that block.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -26,7 +26,7 @@ pub enum Outcome {
     Value(i64),
     /// The kernel performs the call.
     Pass,
-    /// Nothing is left to do: the call was answered, a worker answers it, or the thread is gone.
+    /// Nothing is left to do: the call was answered, a worker will answer it, or the calling thread has died.
     Answered,
 }
 
@@ -38,7 +38,7 @@ pub struct Server {
     pub workers: Workers,
     pub lead: Lead,
     pub pause: Pause,
-    /// Set while a worker gives up what programs have closed. Relaxed: the word publishes no other data.
+    /// Set while a worker sweeps the records of closed descriptors and ended threads. Relaxed: the flag publishes no other data.
     is_sweeping: AtomicBool,
     /// The supervisor's effective user and group.
     own: (u32, u32),
@@ -47,15 +47,16 @@ pub struct Server {
     pub settings: Settings,
     /// The limits that programs have open for writing.
     pub limits: Limits,
-    /// A reference to this server itself, from which each worker gets its own.
+    /// A reference to this server itself, from which each worker gets its own reference.
     this: Weak<Server>,
 }
 
-/// A limit that a program has open when it is started: the limit, the file that stands for it, and whether the program can read the file.
+/// A limit that the program already has open when it is started: the limit, the file in memory that represents it, and whether the program can read
+/// the file.
 pub type Inherited = (Limit, OwnedFd, bool);
 
-/// Answers calls until the last program has ended. `inherited` are the files of limits that the program has already open for writing. Returns only if
-/// the start fails.
+/// Answers calls until the last program has ended. `inherited` has the limits that the program already has open for writing. Returns only if the
+/// start fails.
 pub fn serve(
     listener: OwnedFd,
     namespaces: Namespaces,
@@ -68,10 +69,10 @@ pub fn serve(
     );
     let pause = Pause::new()?;
     let limits = Limits::new()?;
-    // The supervisor was forked in the IPC namespace of the program.
+    // The supervisor was forked from the process that becomes the program. So it is in the program's IPC namespace.
     if let Ok(queues) = namespaces.at("/proc/thread-self/ns/ipc") {
         for (limit, file, can_read) in inherited {
-            // A limit that can't be watched is not set.
+            // If the watch fails, a write to the limit has no effect.
             let _ = limits.watch(&queues, limit, file.as_fd(), can_read);
         }
     }
@@ -97,7 +98,7 @@ pub fn serve(
 }
 
 impl Server {
-    /// Takes calls and answers them, until another thread has the lead.
+    /// Receives calls and answers them, until another thread has taken the lead.
     pub fn lead(&self) {
         loop {
             match self.listener.receive() {
@@ -109,7 +110,7 @@ impl Server {
                         return;
                     }
                 }
-                // A signal has interrupted a call before the supervisor took it; or the last program has ended.
+                // There are two causes: a signal has ended the call before the supervisor received it, or the last program has ended.
                 Err(_) => self.end_after_the_last(),
             }
         }
@@ -129,7 +130,7 @@ impl Server {
         }
     }
 
-    /// Lets a worker forget the descriptors that programs have closed.
+    /// Lets a worker remove the records of closed descriptors, ended threads and ended IPC namespaces.
     pub fn sweep(&self) {
         if self.is_sweeping.swap(true, Ordering::Relaxed) {
             return;
@@ -197,10 +198,11 @@ impl Server {
         }
     }
 
-    /// Answers another `umsg run`, by 1 if the supervisor gives the caller the namespace for which that command asks.
+    /// Answers the question of another `umsg run` (see [`PROBE`]). The answer is 1 if the caller already gets the namespace for which that command
+    /// asks, otherwise 2.
     fn introduce(&self, call: &Call) -> Outcome {
         let [.., device, inode] = call.arguments;
-        // Without queues, the command must not start a second supervisor either.
+        // If the caller's queues can't be found, the answer is 2, so that the command does not start a second supervisor.
         let queues = self.queues(call);
         let is_same = queues.is_ok_and(|queues| (device, inode) == queues.identity);
         Outcome::Value(if is_same { 1 } else { 2 })
@@ -229,7 +231,7 @@ impl Server {
         Ok(queues)
     }
 
-    /// Returns the process of the caller, as [`status_like_own`](Self::status_like_own) does, and the queues of its IPC namespace.
+    /// Returns the caller's process id, checked as in [`status_like_own`](Self::status_like_own), and the queues of its IPC namespace.
     pub fn caller(&self, call: &Call) -> Result<(u32, Arc<Queues>), i32> {
         let (status, queues) = self.threads.known(call.thread);
         let status = status.or_else(|| self.present_status(call));
@@ -241,14 +243,15 @@ impl Server {
         Ok((process, queues))
     }
 
-    /// Returns the state of the caller's process, as [`status_like_own`](Self::status_like_own), with its present umask.
+    /// Returns the state of the caller's process as [`status_like_own`](Self::status_like_own) does, but always with the present umask.
     pub fn status_of_opener(&self, call: &Call) -> Result<Status, i32> {
-        // The umask changes without notice, and counts for openings alone.
+        // A process can change its umask without a call to the supervisor. Only calls that create a queue need the umask, so only they read the state
+        // anew.
         self.check_user(self.present_status(call))
     }
 
-    /// Returns the state of the caller's process. Fails with EACCES if its user is not the supervisor's: the supervisor can't check permissions
-    /// for it.
+    /// Returns the state of the caller's process. Fails with EACCES if the process has another user than the supervisor, because the supervisor can't
+    /// check permissions for another user.
     pub fn status_like_own(&self, call: &Call) -> Result<Status, i32> {
         let (kept, _) = self.threads.known(call.thread);
         self.check_user(kept.or_else(|| self.present_status(call)))
@@ -274,7 +277,7 @@ impl Server {
         Ok(status)
     }
 
-    /// Has a worker wait for a call.
+    /// Starts a worker that waits for a call.
     pub fn wait(
         &self,
         call: &Call,
@@ -294,10 +297,11 @@ impl Server {
             .map_err(|_| libc::ENOMEM)
     }
 
-    /// Prints why a call failed, as the drop-in does.
+    /// Prints the reason why a call failed, in the form of the drop-in.
     pub fn explain(&self, call: &str, why: &dyn Display) {
         if self.explains {
-            // The reader of the program's standard error may have ended. eprintln would panic then, and end the supervisor.
+            // The write ignores errors: the reader of the program's standard error may have ended. `eprintln` would panic then, and end the
+            // supervisor.
             let _ = writeln!(std::io::stderr(), "umsg: {call}: {why}");
         }
     }

@@ -1,4 +1,4 @@
-//! The start of a supervisor, by the process that is about to become the program.
+//! Starts a supervisor. The caller is the process that is about to become the program.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -23,11 +23,11 @@ use crate::ending;
 /// The reason why a program can't be supervised.
 #[derive(Debug)]
 pub enum Fault {
-    /// The supervisor of another namespace.
+    /// Another supervisor of umsg serves the process, for another namespace.
     OtherNamespace,
-    /// A supervisor that is not umsg's: a process has one at most.
+    /// A supervisor of another program serves the process. A process has at most one supervisor.
     OtherSupervisor,
-    /// A step of the start.
+    /// A step of the start failed: its name, and the error.
     Step(&'static str, io::Error),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The directory of the programs, and the IPC namespace to which it belongs.
+/// The directory that the programs get, and the IPC namespace to which the directory belongs.
 #[derive(Debug)]
 pub struct Home {
     pub directory: PathBuf,
@@ -60,9 +60,9 @@ fn step<E: Into<io::Error>>(name: &'static str) -> impl Fn(E) -> Fault {
     move |error| Fault::Step(name, error.into())
 }
 
-/// Starts a supervisor, and has the kernel pass it the calls on queues of this process and of all that it starts. If this process is
-/// supervised for the same namespace already, nothing is left to do. The caller has one thread. `namespace` is its namespace, that of `home` or one
-/// inside it.
+/// Starts a supervisor, and makes the kernel pass to it the calls on queues of this process and of all processes that it starts. Does nothing if a
+/// supervisor already serves this process for the same namespace. The caller has only one thread. `namespace` is the caller's namespace: the
+/// directory of `home`, or a directory inside it.
 pub fn begin(namespace: &Path, home: &Home, settings: Settings) -> Result<(), Fault> {
     let metadata = namespace.metadata().map_err(step("stat"))?;
     let identity = (metadata.dev(), metadata.ino());
@@ -79,16 +79,15 @@ pub fn begin(namespace: &Path, home: &Home, settings: Settings) -> Result<(), Fa
     )
     .map_err(step("socketpair"))?;
     let supervisor = start(home, supervisors, settings)?;
-    // If Yama restricts access to other processes' memory, this call permits the supervisor to read the memory of this process.
-    // Children do not inherit the permission.
-    // SAFETY: the call takes numbers. A kernel without Yama refuses the call, and has no such limit.
+    // If Yama restricts access to the memory of other processes, this call permits the supervisor to read the memory of this process. Children do not
+    // inherit the permission. SAFETY: the call takes numbers. A kernel without Yama refuses the call, and has no such limit.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
     let listener = filter::install(settings).map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => Fault::OtherSupervisor,
         _ => Fault::Step("seccomp", error),
     })?;
     send(&own, &listener).map_err(step("sendmsg"))?;
-    // The read ends if the supervisor dies, because its death closes the other end.
+    // If the supervisor dies, its end of the socket pair is closed, and the read returns.
     let mut ready = [0];
     match rustix::io::read(&own, &mut ready) {
         Ok(1) => Ok(()),
@@ -96,8 +95,8 @@ pub fn begin(namespace: &Path, home: &Home, settings: Settings) -> Result<(), Fa
     }
 }
 
-/// Returns the answer of the supervisor of this process, if it has one. Calls mq_getsetattr(2) with a bad descriptor and further arguments. The
-/// call is made by the instruction, because a loaded drop-in would answer libc's function.
+/// Returns the answer of the supervisor of this process; None if there is no supervisor. The question is a call of mq_getsetattr(2) with a bad
+/// descriptor and further arguments. The function executes the system call instruction, because a loaded drop-in would intercept libc's function.
 fn probe((device, inode): (u64, u64)) -> Option<i64> {
     let result: i64;
     #[cfg(target_arch = "x86_64")]
@@ -125,16 +124,16 @@ fn probe((device, inode): (u64, u64)) -> Option<i64> {
     (result > 0).then_some(result)
 }
 
-/// Starts the supervisor's process, and returns its process id. The process is not a child of this one, because the program would find a child
-/// that it does not know.
+/// Starts the supervisor's process, and returns its process id. The process is not a child of this one: the program would be surprised by a child
+/// that it has not started.
 fn start(home: &Home, socket: OwnedFd, settings: Settings) -> Result<libc::pid_t, Fault> {
     let (pid, pids) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(step("pipe"))?;
-    // SAFETY: the caller has one thread, so that the child may do all that this process may.
+    // SAFETY: the caller has only one thread, so that the child may do all that this process may do.
     match unsafe { libc::fork() } {
         -1 => return Err(Fault::Step("fork", io::Error::last_os_error())),
         0 => {
-            // SAFETY: as above.
+            // SAFETY: the child of the first fork also has only one thread, so that its child may do all that it may do.
             match unsafe { libc::fork() } {
                 -1 => exit(1),
                 0 => {
@@ -164,18 +163,21 @@ fn start(home: &Home, socket: OwnedFd, settings: Settings) -> Result<libc::pid_t
     }
 }
 
-/// Ends a child without the handlers and buffers that it has from its parent.
+/// Ends a child process without running the exit handlers and without writing the buffers that it inherited.
 fn exit(status: i32) -> ! {
     // SAFETY: the call takes only a number.
     unsafe { libc::_exit(status) }
 }
 
-/// Leaves the process group, streams, descriptors and directory of the program, takes over the calls and answers them. Returns only if it fails.
+/// Makes this process the supervisor: leaves the process group, streams, descriptors and directory of the program, then receives the calls and
+/// answers them. Returns only on failure.
 ///
-/// The supervisor stays in the session: the scheduler groups processes by sessions, and a change between two groups makes each call longer.
+/// The supervisor stays in the session of the program. The scheduler groups processes by session, and a switch between two groups makes each call
+/// take longer.
 fn become_supervisor(home: &Home, socket: OwnedFd, settings: Settings) -> io::Result<()> {
     rustix::process::setpgid(None, None)?;
-    // A service manager sends its signal to all processes of a service. The programs still need the supervisor while they end.
+    // The signals are ignored because a service manager sends its signal to all processes of a service. The programs still need the supervisor while
+    // they end.
     ending::ignore(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
     let inherited = if settings.files {
         inherited_limits()
@@ -203,7 +205,7 @@ fn become_supervisor(home: &Home, socket: OwnedFd, settings: Settings) -> io::Re
     serve::serve(listener, namespaces, settings, inherited).map(|never| match never {})
 }
 
-/// Raises the limit of descriptors to its maximum, because the supervisor has descriptors for all programs.
+/// Raises the soft limit of descriptors to the hard limit, because the supervisor has descriptors for all programs.
 fn raise_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -211,18 +213,18 @@ fn raise_limit() {
         current: limit.maximum,
         ..limit
     };
-    // If the limit can't be raised, the supervisor serves fewer queues.
+    // If the call fails, the supervisor can serve fewer queues.
     let _ = setrlimit(Resource::Nofile, most);
 }
 
-/// Returns the limits that the program has open for writing, such as the standard output of `echo 5 >/proc/sys/kernel/msgmni`.
+/// Returns the limits that the program has open for writing from its start, such as the standard output of `echo 5 >/proc/sys/kernel/msgmni`.
 fn inherited_limits() -> Vec<Inherited> {
     let me = rustix::process::geteuid().as_raw();
     let numbers = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let numbers: Vec<i32> = numbers.collect();
     let find = |number: i32| {
-        // A descriptor of its own: a limit is closed when all descriptors for writing are.
+        // A new descriptor, for reading only: the supervisor must notice when all descriptors for writing are closed.
         let path = format!("/proc/self/fd/{number}");
         let status = rustix::fs::stat(&path).ok()?;
         if !limit::is_marked(&status, me) {
@@ -238,7 +240,7 @@ fn inherited_limits() -> Vec<Inherited> {
     numbers.into_iter().filter_map(find).collect()
 }
 
-/// Closes the descriptors that the program inherits: the supervisor would keep them open.
+/// Closes the descriptors that this process shares with the program. Otherwise, for example, a pipe would stay open after the program has closed it.
 fn close_all_but<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
     let mut kept: Vec<u32> = kept.map(|file| file.as_raw_fd().cast_unsigned()).collect();
     kept.sort_unstable();
@@ -249,7 +251,7 @@ fn close_all_but<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<(
         } else {
             end.saturating_sub(1)
         };
-        // SAFETY: this process no longer uses the objects of these descriptors. It never returns to their owners.
+        // SAFETY: this process no longer uses the objects of these descriptors, and it never returns to the code that owns them.
         if first <= last && unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -1,4 +1,4 @@
-//! Calls on System V queues, in the kernel's order of errors. Source: ipc/msg.c.
+//! Calls on System V queues. Errors are checked in the kernel's order. Source: ipc/msg.c.
 
 use umsg::NamespaceError;
 use umsg::sysv::raw::{self, Table, Which};
@@ -10,7 +10,7 @@ use super::serve::{Outcome, Server};
 use super::waits::{End, Wait};
 use super::watch::TICK;
 
-/// The longest text, in bytes, that is copied together with its type.
+/// The longest message text that is read together with its type, in bytes.
 const SHORT: usize = 4096;
 
 impl Server {
@@ -37,7 +37,8 @@ impl Server {
         let [id, message, length, flags, ..] = call.arguments;
         let (id, flags) = (id as i32, flags as i32);
         let length = usize::try_from(length).map_err(|_| libc::EINVAL);
-        // Most messages are short, and one copy takes half of the time of two. If it fails, the separate copies of type and text find the error.
+        // Most messages are short, so type and text are read with one system call, which takes half of the time of two. If the call fails, separate
+        // reads find out which of the two is wrong.
         let whole = length
             .ok()
             .filter(|length| *length <= SHORT)
@@ -111,7 +112,7 @@ impl Server {
             }
         };
         table.reap();
-        // An error means that the thread has died.
+        // The answer fails only if the thread has died.
         let _ = self.listener.answer(&wait.call, answer);
     }
 
@@ -174,7 +175,7 @@ impl Server {
                     return;
                 }
                 Err(ReceiveError::Interrupted) => {}
-                // msgrcv(2) has no error for a closed queue, so the call goes on waiting.
+                // msgrcv(2) has no error for a queue that is closed for sending, so the call continues to wait.
                 Err(ReceiveError::Closed) => std::thread::sleep(TICK),
                 Err(error) => break error.errno(),
             }
@@ -188,8 +189,8 @@ impl Server {
         let _ = self.listener.answer(&wait.call, Err(errno));
     }
 
-    /// Copies a message to the program, and removes it from the queue as soon as the kernel has accepted the answer. Otherwise the message goes
-    /// back. A message that can't be copied is lost, as in the kernel.
+    /// Copies a message to the program. When the kernel has accepted the answer, removes the message from the queue; otherwise the message returns to
+    /// the queue. If the message can't be copied, it is lost, as in the kernel.
     fn hand_over(
         &self,
         call: &Call,
@@ -204,7 +205,7 @@ impl Server {
         }
         let length = (lease.len() as u64).min(room) as usize;
         if length < lease.len() && !truncate {
-            // The message is back before the program makes its next call.
+            // The lease is dropped before the answer, so that the message is back in the queue before the program makes its next call.
             drop(lease);
             return self.listener.answer(call, Err(libc::E2BIG));
         }
@@ -218,12 +219,12 @@ impl Server {
         );
         queue.name_receiver(process);
         self.listener.answer(call, copied.map(|()| length as i64))?;
-        // The lease has no time limit. An error means a damaged queue, which the next call reports.
+        // The acknowledgement of a lease without a time limit fails only if the queue is corrupted. The next call reports this.
         let _ = lease.acknowledge();
         Ok(())
     }
 
-    /// MSG_COPY: the message stays.
+    /// Answers msgrcv(2) with MSG_COPY: copies a message, which stays in the queue.
     fn copy(&self, call: &Call, table: &Table, id: i32, which: Which) -> Result<Outcome, i32> {
         let [_, buffer, room, ..] = call.arguments;
         let queue = table.find(id)?;

@@ -1,13 +1,14 @@
-//! The threads of the supervised programs: the users of their processes, and their IPC namespaces.
+//! The supervisor's records of the threads of the supervised programs: the users of their processes, and their IPC namespaces.
 //!
-//! The number of a thread may name another thread as soon as the thread has died. So each entry has a descriptor of the thread, which tells whether
-//! the thread still lives.
+//! After a thread has died, its thread id may be given to another thread. So each record has a descriptor of the thread, which tells whether the
+//! thread still lives.
 //!
-//! A thread that executes a program takes over the number of its process's first thread, together with its descriptor. The first thread may make
-//! further calls until then. Its user and its queues may differ from those of the new program. So nothing is kept of a first thread
+//! A thread that executes a program takes over the thread id of its process's first thread, and also the descriptors of that thread. Until the
+//! takeover, the first thread may make further calls. Its user and its queues may differ from those of the new program. So the supervisor records
+//! nothing about a first thread
 //!
 //! - while another thread executes a program and still has its own number, and
-//! - if its call does not wait for the answer any more after the reading: the execution has ended the first thread.
+//! - if the first thread no longer waits for the answer after the read: the execution has ended that thread.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -21,9 +22,9 @@ use super::namespaces::Queues;
 
 struct Known {
     life: OwnedFd,
-    /// None after a call that may have changed it.
+    /// The status of the thread's process. None after a call that may have changed it.
     status: Option<Status>,
-    /// The queues of the thread's IPC namespace. None after a call that may have changed it.
+    /// The queues of the thread's IPC namespace. None after a call that may have changed the namespace.
     queues: Option<Arc<Queues>>,
 }
 
@@ -31,41 +32,41 @@ struct Known {
 struct All {
     known: HashMap<pid_t, Known>,
     executions: Vec<Execution>,
-    /// The number of calls so far that may have changed a status.
+    /// The number of calls so far that may have changed the user or the IPC namespace of a thread.
     changes: u64,
 }
 
-/// The notes before something is read of a thread that waits for the answer to a call.
+/// The state before a read. It decides after the read whether the result may be recorded. The thread waits for the answer to a call.
 #[derive(Clone, Copy)]
 pub struct Before {
     thread: pid_t,
-    /// True if the thread is about to be replaced by a new program.
+    /// True if an execution by another thread is about to end this thread.
     may_end: bool,
     changes: u64,
 }
 
-/// The execution of a program by another thread than the first one of its process.
+/// The execution of a program by a thread that is not the first one of its process.
 struct Execution {
     process: pid_t,
     thread: pid_t,
 }
 
 impl Execution {
-    /// Returns whether the thread still has its own number: the execution has not ended, or has failed.
+    /// Returns whether the thread still has its own thread id. Then the execution has not ended yet, or has failed.
     fn is_pending(&self) -> bool {
         memory::has_thread(self.process, self.thread)
     }
 }
 
 impl Before {
-    /// Returns whether the result of a reading may be kept.
+    /// Returns whether a value that was read after `before` may be recorded.
     fn holds(self, all: &All) -> bool {
         !self.may_end && self.changes == all.changes
     }
 }
 
 impl All {
-    /// Returns whether a thread is the first one of a process in which another thread executes a program.
+    /// Returns whether a thread is the first thread of a process in which another thread executes a program.
     fn is_about_to_end(&mut self, thread: pid_t) -> bool {
         self.executions.retain(Execution::is_pending);
         self.executions
@@ -77,12 +78,12 @@ impl All {
 #[derive(Default)]
 pub struct Threads {
     all: Mutex<All>,
-    /// True if there may be executions. Relaxed: each of them is noted before the kernel performs it.
+    /// True if there may be executions. Relaxed: each execution is recorded before the kernel performs it.
     has_executions: AtomicBool,
 }
 
 impl Threads {
-    /// Returns what is noted about a living thread.
+    /// Returns what is recorded about a living thread.
     pub fn known(&self, thread: pid_t) -> (Option<Status>, Option<Arc<Queues>>) {
         let all = self.all();
         let known = all
@@ -92,7 +93,7 @@ impl Threads {
         known.map_or((None, None), |known| (known.status, known.queues.clone()))
     }
 
-    /// Begins to read something of a thread that waits for the answer to a call.
+    /// Begins a read about a thread that waits for the answer to a call.
     pub fn before(&self, thread: pid_t) -> Before {
         let mut all = self.all();
         Before {
@@ -102,7 +103,7 @@ impl Threads {
         }
     }
 
-    /// Notes the queues of a thread, which were read after `before`. `waits` returns whether the thread still waits for the answer.
+    /// Records the queues of a thread, which were read after `before`. `waits` returns whether the thread still waits for the answer.
     pub fn note_queues(&self, before: Before, queues: &Arc<Queues>, waits: impl Fn() -> bool) {
         let mut all = self.all();
         if !before.holds(&all) || !waits() {
@@ -117,10 +118,12 @@ impl Threads {
     /// Reads the state of a thread's process. `waits` returns whether the thread still waits for the answer to its call.
     pub fn present_status(&self, thread: pid_t, waits: impl Fn() -> bool) -> Option<Status> {
         let before = self.before(thread);
-        // Before the status is read: if another thread has the number then, this descriptor says that its thread is dead.
+        // The descriptor is opened before the status is read. If another thread gets the thread id in between, the descriptor shows that its thread
+        // is dead.
         let life = memory::open_thread(thread);
         let status = memory::status(thread)?;
-        // Linux before 6.9 opens the first thread of a process only. A status is kept only with a descriptor that verifies it.
+        // Linux before 6.9 can't open a thread that is not the first of its process. The status of such a thread is not recorded, because no
+        // descriptor could verify it later.
         if let Ok(life) = life {
             let mut all = self.all();
             let is_present = before.holds(&all) && waits();
@@ -137,7 +140,7 @@ impl Threads {
         Some(status)
     }
 
-    /// A thread makes a call. If the thread was about to execute a program, it has failed.
+    /// Records that a thread makes a call. If the thread was about to execute a program, the execution has failed.
     pub fn note_call(&self, thread: pid_t) {
         if self.has_executions.load(Ordering::Relaxed) {
             let mut all = self.all();
@@ -151,7 +154,7 @@ impl Threads {
         self.has_executions.store(has_any, Ordering::Relaxed);
     }
 
-    /// A call may change the user or the IPC namespace of some thread.
+    /// Clears the recorded users and queues of all threads, because a call may change the user or the IPC namespace of a thread.
     pub fn forget(&self) {
         let mut all = self.all();
         all.changes += 1;
@@ -160,9 +163,9 @@ impl Threads {
         }
     }
 
-    /// A thread is about to execute a program.
+    /// Records that a thread is about to execute a program.
     pub fn note_execution(&self, thread: pid_t) {
-        // Without PIDFD_THREAD, the kernel opens first threads only.
+        // Without PIDFD_THREAD, the kernel opens only first threads. So an error means that the thread is not the first one of its process.
         let process = match memory::open_process(thread) {
             Ok(_) => None,
             Err(_) => memory::status(thread).map(|status| status.process),
@@ -176,7 +179,7 @@ impl Threads {
         self.forget();
     }
 
-    /// Gives up what belongs to dead threads.
+    /// Removes the records of dead threads.
     pub fn sweep(&self) {
         let mut all = self.all();
         all.known.retain(|_, known| memory::lives(&known.life));

@@ -1,6 +1,6 @@
-//! The calls that block. A worker waits for each one in the library, without a limit of its own: so the call keeps its place among the waiters of
-//! its queue, like a call of any other process. The watch looks at all of them each [`TICK`](super::watch::TICK), and ends those whose thread has a
-//! signal or is gone.
+//! The calls that block. For each call, a worker waits in the library without a time limit. So the call keeps its place among the waiters of its
+//! queue, like a call of any other process. The watch thread looks at all these calls every [`TICK`](super::watch::TICK), and ends the calls whose
+//! threads have a signal or have died.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -11,34 +11,35 @@ use umsg::signals::Caller;
 use super::listener::{Call, Listener};
 use super::memory::{self, Signal};
 
-/// ERESTARTSYS: the kernel begins the call again, or ends it with EINTR if the signal's handler has no SA_RESTART. The kernel never shows this
-/// number to a thread that has a signal.
+/// ERESTARTSYS: the kernel restarts the call, or ends it with EINTR if the signal's handler has no SA_RESTART. A thread with a pending signal never
+/// sees this number.
 const BEGIN_AGAIN: i32 = 512;
 
-/// The thread is gone: its call needs no answer.
+/// The value that means: the thread has died, so its call needs no answer.
 const GONE: i32 = -1;
 
 /// A call that blocks.
 pub struct Wait {
     pub call: Call,
-    /// The worker.
+    /// The worker, which the watch thread can interrupt.
     caller: Caller,
     /// The file in /proc that shows the thread's signals.
     status: Option<File>,
-    /// The errno with which the call ends, [`GONE`], or 0. Relaxed: the word publishes no other data.
+    /// The errno with which the call ends, or [`GONE`]; 0 while the call continues. Relaxed: the word publishes no other data.
     end: AtomicI32,
-    /// The last look found a signal that another thread may take.
+    /// True if the last look found a signal of the process that another thread may handle.
     is_doubtful: AtomicBool,
 }
 
-/// Why a wait ends without a message and without room.
+/// The reason why a wait ends without a message and without room.
 pub enum End {
     Errno(i32),
     Gone,
 }
 
 impl Wait {
-    /// Follows each interruption of the worker. None: the call goes on.
+    /// Returns the reason for the end of the call. The worker calls this function after each interruption. None means that the call continues to
+    /// wait.
     pub fn end(&self) -> Option<End> {
         match self.end.load(Ordering::Relaxed) {
             0 => None,
@@ -47,7 +48,7 @@ impl Wait {
         }
     }
 
-    /// Looks for a reason to end the call.
+    /// Looks for a reason to end the call. Returns the errno or [`GONE`].
     fn look(&self, listener: &Listener) -> Option<i32> {
         if !listener.waits(&self.call) {
             return Some(GONE);
@@ -58,10 +59,11 @@ impl Wait {
         let was_doubtful = self.is_doubtful.swap(is_doubtful, Ordering::Relaxed);
         match signal {
             Signal::None => None,
-            // Calls on System V queues never begin again.
+            // The kernel never restarts a call on a System V queue.
             Signal::OfThread if is_system_v => Some(libc::EINTR),
             Signal::OfThread => Some(BEGIN_AGAIN),
-            // A running thread takes it at once. If it stays, it is probably this thread's.
+            // A running thread of the process would handle the signal at once. If the signal is still pending at the next look, it is probably for
+            // this thread.
             Signal::OfProcess => was_doubtful.then_some(libc::EINTR),
         }
     }
@@ -72,7 +74,7 @@ impl Wait {
 pub struct Waits(Mutex<Vec<Arc<Wait>>>);
 
 impl Waits {
-    /// Performs the wait of the calling worker, which may be interrupted until `work` returns.
+    /// Performs the wait of a call in the calling worker. The watch thread may interrupt the worker until `work` returns.
     pub fn perform(&self, call: &Call, work: impl FnOnce(&Wait)) {
         let caller = Caller::current();
         let wait = Arc::new(Wait {
@@ -85,7 +87,7 @@ impl Waits {
         self.all().push(Arc::clone(&wait));
         work(&wait);
         self.all().retain(|other| !Arc::ptr_eq(other, &wait));
-        // From now on the watch does not interrupt this thread.
+        // The call is no longer in the list, so the watch thread does not interrupt this worker any more. An earlier interruption is cleared.
         let _ = caller.take_end();
     }
 

@@ -1,4 +1,5 @@
-//! The supervisor's first thread: looks at the leader and at the calls that block, and gives up what programs have closed.
+//! The supervisor's first thread. It looks at the leader and at the calls that block, and removes the records of descriptors that programs have
+//! closed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -11,20 +12,20 @@ use super::lead::Lead;
 use super::limits::Limits;
 use super::serve::Server;
 
-/// The time between two looks, while programs make calls or wait in them.
+/// The time between two looks while programs make calls or wait in calls.
 pub const TICK: Duration = Duration::from_millis(10);
 
-/// How often the supervisor looks for descriptors that programs have closed.
+/// The interval at which the supervisor looks for descriptors that programs have closed.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// The part of a processor that the looks at calls may take, as the least number of pauses for each look of the same length.
+/// The minimum length of the pause after a look, as a multiple of the look's duration. So the looks take at most one ninth of a processor.
 const PAUSES: u32 = 8;
 
-/// The pause between two looks.
+/// The pause of the watch thread between two looks.
 pub struct Pause {
-    /// Set while the watch sleeps until a call comes.
+    /// Set while the watch thread sleeps without looks until a call comes.
     is_long: AtomicBool,
-    /// Ends a long pause.
+    /// The eventfd that ends a long pause.
     event: OwnedFd,
 }
 
@@ -36,10 +37,10 @@ impl Pause {
         })
     }
 
-    /// Ends a long pause. Follows each call that a thread takes.
+    /// Ends a long pause. The leader calls this function after it has received a call.
     #[inline]
     pub fn end(&self) {
-        // SeqCst: pairs with `may_be_long`. The caller has changed the leader's word before.
+        // SeqCst: pairs with `may_be_long`. The caller has changed the leader's word before this load.
         if self.is_long.load(Ordering::SeqCst) {
             self.wake();
         }
@@ -47,11 +48,12 @@ impl Pause {
 
     #[cold]
     fn wake(&self) {
-        // A full counter wakes the watch as well.
+        // If the counter has its highest value, the write fails, but the eventfd is readable and wakes the watch thread.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps until the time is over, or a program has written a limit. Does not look at the listener: each call would wake a poller of it.
+    /// Sleeps until the time is over, until `wake`, or until a program has written a limit. Does not poll the listener, because each call would wake
+    /// the poller.
     fn sleep(&self, time: Duration, limits: &Limits) {
         let time = Timespec {
             tv_sec: time.as_secs().cast_signed(),
@@ -64,13 +66,14 @@ impl Pause {
         if poll(&mut polled, Some(&time)).is_ok() && !polled[0].revents().is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
-        // A leader that still sees the pause wakes the watch once without need. The order is that of the other accesses.
+        // If a leader still sees the flag, it wakes the watch thread once without need. SeqCst as for the other accesses to the flag.
         self.is_long.store(false, Ordering::SeqCst);
     }
 
-    /// Announces a long pause. Returns whether there is nothing to look at.
+    /// Announces a long pause. Returns whether the pause may be long: there is no call to look at.
     fn may_be_long(&self, server: &Server, word: u64) -> bool {
-        // SeqCst: a leader changes the word before it reads `is_long`.
+        // SeqCst: pairs with `end`. A leader changes its word before it reads `is_long`, so this thread sees the new word or the leader sees the
+        // flag.
         self.is_long.store(true, Ordering::SeqCst);
         server.lead.word() == word && Lead::turn(word).is_none() && server.waits.is_empty()
     }
@@ -79,7 +82,7 @@ impl Pause {
 impl Server {
     pub fn watch(self: &Arc<Self>) -> ! {
         let mut word = self.lead.word();
-        // The time of the look that found `word` first.
+        // The time at which `word` was first seen.
         let mut since = Instant::now();
         let (mut last_call, mut last_sweep) = (since, since);
         let mut pause = TICK;
@@ -93,7 +96,7 @@ impl Server {
             let is_stuck = now == word && begin - since >= TICK;
             if let Some(turn) = Lead::turn(now).filter(|_| is_stuck) {
                 let server = Arc::clone(self);
-                // Without a thread, the next look tries again.
+                // If no thread can be started, the next look tries again.
                 let _ = self.workers.perform(Box::new(move || {
                     if server.lead.take_over(turn) {
                         server.lead();
@@ -109,7 +112,7 @@ impl Server {
             self.waits.look(&self.listener);
             if last_sweep.elapsed() >= SWEEP {
                 last_sweep = begin;
-                // Before Linux 6.11, the leader's wait for a call does not return when the last program ends.
+                // Before Linux 6.11, the leader's wait for a call does not return when the last program ends. So this thread checks for the end.
                 self.end_after_the_last();
                 self.sweep();
             }

@@ -1,5 +1,5 @@
-//! Threads for the calls that block, and for leaders: one for each, kept for the next. So there are at most as many as the supervised programs have
-//! threads, and a few. A thread without work ends after [`IDLE`].
+//! Threads for leaders and for calls that block. A thread that has done its work waits for the next work. So there are at most a few more threads
+//! than the supervised programs have. A thread without work ends after [`IDLE`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// How long a thread waits for work.
+/// The maximum time for which a thread waits for work.
 const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -21,7 +21,7 @@ struct Tasks {
 pub struct Workers(Arc<(Mutex<Tasks>, Condvar)>);
 
 impl Workers {
-    /// Has a thread perform `work`. Fails if there is no thread for it.
+    /// Makes a thread perform `work`. Fails if no thread is idle and none can be started.
     pub fn perform(&self, work: Work) -> std::io::Result<()> {
         let (tasks, news) = &*self.0;
         let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);

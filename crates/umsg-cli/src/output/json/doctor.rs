@@ -50,7 +50,7 @@ struct Known {
     repairs: Vec<RepairsEntry>,
     damaged: Option<DamageEntry>,
     problems: Vec<ProblemEntry>,
-    /// The other places that have a queue of this name: "kernel", or the directory of a namespace.
+    /// The other places with a queue of this name: "kernel", or the directory of another namespace.
     also_in: Vec<String>,
     /// The result of --repair.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ struct Known {
 struct RepairReport {
     done: Vec<String>,
     failed: Option<String>,
-    /// If the queue was rebuilt: the numbers of intact and of corrupted messages.
+    /// The number of intact messages if the queue was rebuilt, otherwise null. `lost` has the number of corrupted messages.
     kept: Option<u64>,
     lost: u64,
 }
@@ -73,7 +73,7 @@ struct ProcessEntry {
     program: Option<String>,
     /// alive, stopped or dead.
     life: &'static str,
-    /// The process may live in another PID namespace, which the numbers belong to.
+    /// True if the process may live in another PID namespace. Then the process id and the thread id belong to that namespace.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     elsewhere: bool,
 }
@@ -82,10 +82,10 @@ struct ProcessEntry {
 struct LockEntry {
     /// senders, receivers or queue.
     side: &'static str,
-    /// free, held, lent, died, or wrong: the process that the lock names does not hold the lock.
+    /// free, held, lent, died, or wrong. `wrong` means that the process in the lock does not hold the lock.
     state: &'static str,
     owner: Option<ProcessEntry>,
-    /// True if the owner's process maps the queue's file; null without an owner, or if the mappings can't be read.
+    /// True if the owner's process has the queue's file mapped; null if there is no owner, or if the mappings can't be read.
     mapped: Option<bool>,
     offset: u64,
     word: u32,
@@ -102,7 +102,7 @@ struct BlockedEntry {
     messages: Option<u32>,
     bytes: Option<u64>,
     longest: Option<u64>,
-    /// The selection (any, exactly, except or lowest), and its type.
+    /// The selection of the wanted type: any, exactly, except or lowest. `type` has the type.
     want: Option<&'static str>,
     r#type: Option<i64>,
 }
@@ -131,7 +131,7 @@ struct RegistrationEntry {
 struct RepairsEntry {
     side: &'static str,
     count: u32,
-    /// The latest repairs, the last one first.
+    /// The latest repairs; the most recent repair comes first.
     latest: Vec<RepairEntry>,
 }
 
@@ -233,7 +233,7 @@ impl Known {
     }
 }
 
-/// Returns the process that found corruption first. None if none did.
+/// Returns the process that found the corruption first. Returns None if no process has found corruption.
 fn damage(diagnosis: &Diagnosis) -> Option<DamageEntry> {
     let mut problems = diagnosis.problems.iter();
     let is_damaged = problems.any(|problem| problem.kind == ProblemKind::Damaged);

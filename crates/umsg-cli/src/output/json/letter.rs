@@ -10,7 +10,7 @@ use super::reason;
 /// The history of a dead letter.
 #[derive(Serialize)]
 pub struct History {
-    /// The number of the message in its queue, for `redrive --id`.
+    /// The ID of the message in its queue, for `redrive --id`.
     pub id: u64,
     pub source: Option<String>,
     pub reason: &'static str,

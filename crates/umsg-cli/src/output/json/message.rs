@@ -15,10 +15,11 @@ use crate::inlet::{Held, Rank};
 #[derive(Serialize)]
 pub struct Message<'a> {
     pub queue: &'a str,
-    /// `peek` without `--delayed`: the position in the order of delivery, from 0. For System V queues, the order is that of arrival.
+    /// `peek` without `--delayed`: the position in the order of delivery, from 0. For a System V queue, the position in the order of arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
-    /// POSIX only: a number that no other message of the queue has. A message has it from its first delivery on; `peek` may show none before.
+    /// POSIX only: a number that identifies the message in its queue. A message gets the number at its first delivery at the latest, so `peek` may
+    /// show no number before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     #[serde(flatten)]
@@ -27,7 +28,7 @@ pub struct Message<'a> {
     pub size: usize,
     pub sender_pid: u32,
     pub sent: String,
-    /// `peek` only: the time at which a delayed message is due, or at which a queued message that was sent for a later time became due.
+    /// `peek` only: the delivery time of a message that was sent or returned for a later delivery, whether the time has passed or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
     /// The number of deliveries.
@@ -35,10 +36,10 @@ pub struct Message<'a> {
     /// The history of a dead letter, or of a message that was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
-    /// `peek` only, in a queue that traces messages: the known events, the oldest first.
+    /// `peek` only, for a queue that traces messages: the recorded events, the oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<Event>>,
-    /// The number of events behind the first one that are no longer known.
+    /// The number of events, after the first one, that the queue no longer stores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forgotten_events: Option<u32>,
     #[serde(flatten)]
@@ -51,7 +52,7 @@ pub struct Event {
     pub event: &'static str,
     pub at: String,
     pub pid: u32,
-    /// The number of the delivery in the queue.
+    /// The number of the delivery to which the event belongs. The first delivery in this queue has the number 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<u32>,
 }
@@ -110,7 +111,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Returns a message that passed: its number and rank, its size, and its sender, time and earlier deliveries.
+    /// Returns a message that `watch` has seen: its number and rank, its size, and its sender, time and earlier deliveries.
     pub fn watched(
         queue: &'a str,
         (id, rank): (Option<u64>, Rank),

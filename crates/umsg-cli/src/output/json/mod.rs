@@ -18,13 +18,13 @@ pub use message::{Message, Picked};
 pub use queue::{DeadLetters, Queue, last_activity};
 pub use read::Read;
 
-/// Prints one value on one line.
+/// Prints a value on one line.
 pub fn print(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
 }
 
-/// Returns one value on one line.
+/// Returns a value on one line.
 pub fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::new();
     // Writing to memory can't fail, and JSON can represent all these values.
@@ -32,12 +32,12 @@ pub fn line(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// Returns the order of priorities, as in `create --priorities`.
+/// Formats the order of priorities as for `create --priorities`.
 pub fn priorities(fair: Option<u32>) -> String {
     fair.map_or_else(|| "strict".to_owned(), |after| format!("fair:{after}"))
 }
 
-/// Returns the overflow policy, as in `create --on-full`.
+/// Formats the overflow policy as for `create --on-full`.
 pub fn on_full(on_full: OnFull) -> &'static str {
     match on_full {
         OnFull::Fail => "fail",
@@ -62,7 +62,7 @@ pub fn kind(kind: EventKind) -> &'static str {
     }
 }
 
-/// Returns the reason, as in `redrive --reason`.
+/// Formats the reason as for `redrive --reason`.
 pub fn reason(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::Expired => "expired",

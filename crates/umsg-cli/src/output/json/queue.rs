@@ -37,7 +37,7 @@ pub struct Queue {
     pub ttl_seconds: Option<f64>,
     pub max_deliveries: Option<u32>,
     pub priorities: String,
-    /// True if the queue notes the events of its messages.
+    /// True if the queue records the events of its messages.
     pub trace_messages: bool,
     pub dead_letter: Option<String>,
     pub undelivered: Option<String>,
@@ -54,7 +54,7 @@ pub struct Queue {
     pub statistics: Statistics,
 }
 
-/// The numbers of messages with a history, by the reason for which they left their source.
+/// The numbers of messages that have a history, by the reason for which they left their source queue.
 #[derive(Clone, Copy, Default, Serialize)]
 pub struct DeadLetters {
     pub expired: usize,
@@ -64,7 +64,7 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// Summarises dead letters. None if there are none.
+    /// Counts dead letters by reason. Returns None if there are no dead letters.
     pub fn of(letters: &[posix::History]) -> Option<DeadLetters> {
         let mut of = DeadLetters::default();
         for letter in letters {
@@ -88,7 +88,7 @@ pub struct Registered {
     pub signal: Option<u32>,
 }
 
-/// Defines the numbers of events since a queue's creation: of all queues, and of one kind.
+/// Defines the counts of events since a queue's creation: fields for all queues, and fields for one kind of queue.
 macro_rules! statistics {
     ($of:ty { $($own:ident: $type:ty,)* }) => {
         /// Numbers of events since the queue's creation.

@@ -1,11 +1,11 @@
-//! A message that is read from a line of JSON.
+//! Parses a message from a line of JSON.
 
 use data_encoding::BASE64;
 use serde::Deserialize;
 
 use crate::inlet::Rank;
 
-/// A message that was read from a line of JSON, as [`super::Message`] is printed.
+/// A message that was parsed from a line of JSON. The line has the form of [`super::Message`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Read {
     pub rank: Option<Rank>,
@@ -34,7 +34,7 @@ enum Encoding {
 }
 
 impl Read {
-    /// Fails with the reason.
+    /// Parses a line. Fails with the reason.
     pub fn of(line: &[u8]) -> Result<Read, String> {
         let fields: Fields = serde_json::from_slice(line)
             .map_err(|error| format!("not a message of `umsg recv --json`: {error}"))?;

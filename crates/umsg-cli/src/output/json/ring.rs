@@ -19,7 +19,7 @@ pub struct Ring {
     pub owner_alive: bool,
     pub messages: u64,
     pub entries: u32,
-    /// The capacity of the overflow, and its current number of messages.
+    /// The capacity of the overflow, in messages.
     pub overflow: u32,
     pub overflowing: u64,
     pub longest: usize,

@@ -6,7 +6,7 @@ use umsg::sysv::{Entry, Status};
 use super::super::time::utc;
 use super::queue::statistics;
 
-/// A queue, as `stat`, `ls` and `create` print it. Fields are null without permission to receive, or if `ls` does not read them.
+/// A queue, as `stat`, `ls` and `create` print it. A field is null if the caller has no permission to receive, or if `ls` does not read the field.
 #[derive(Serialize)]
 pub struct SysvQueue {
     pub id: i32,
@@ -33,7 +33,7 @@ pub struct SysvQueue {
     pub types: Option<Vec<OfType>>,
 }
 
-/// Fields that need permission to receive.
+/// Fields that the caller sees only with permission to receive.
 #[derive(Serialize)]
 pub struct Inside {
     pub msgmax: usize,
