@@ -14,8 +14,10 @@ use umsg::Namespace;
 
 /// Carry messages between local queues and NATS JetStream
 ///
-/// An export leases messages of a local queue and publishes them to a stream. It acknowledges each message when JetStream has acknowledged it. An
-/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local program is killed, no message of a POSIX or System V queue is lost. A POSIX queue gets no message twice: the bridge recognises repeated messages.
+/// An export leases messages of a local queue and publishes them to a stream. The export acknowledges each message when JetStream has acknowledged
+/// the message. An import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local
+/// program is killed, no message of a POSIX or System V queue is lost. The bridge recognises repeated messages, so that a POSIX queue normally gets
+/// no message twice.
 ///
 /// A file (--config) declares the bridges; options can declare a single bridge. The signal SIGHUP makes the command read the file again. SIGTERM
 /// ends the bridges after their current messages. Secrets are in files or in the environment, never on the command line.

@@ -15,8 +15,9 @@ use crate::commands::{
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
 ///
-/// A queue keeps its messages until they are received. A POSIX queue delivers the message of the highest priority first, and messages of one
-/// priority in order of arrival. A System V queue delivers the oldest message, or the oldest of the types that the receiver selects.
+/// A queue keeps its messages until they are received. A POSIX queue delivers the message of the highest priority first, and messages of one priority
+/// in order of arrival. In a System V queue, each message has a type, a positive integer. The queue delivers the oldest message, or the oldest
+/// message of the types that the receiver selects.
 ///
 /// A queue is a file of shared memory in a directory, the namespace. The queue stays until it is removed or the machine restarts. `umsg run` starts
 /// an existing program so that its calls, such as mq_send and msgsnd, use umsg's queues. The other commands show and change queues from the shell.

@@ -27,8 +27,9 @@ use crate::{place, streams, values};
 /// attributes of an existing queue differ from the options, the command fails and prints these attributes. With --exclusive, the command fails if the
 /// queue exists.
 ///
-/// --on-full sets the queue's overflow policy. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. The queue moves messages beyond these limits to the queue of --dead-letter. Without --dead-letter, it drops messages that are too old. `umsg stat` counts the moved and dropped messages. If the dead-letter queue is full, the messages wait
-/// for room; `umsg stat` shows them as "set aside".
+/// --on-full sets what a send to a full queue does. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. The queue
+/// moves messages beyond these limits to the queue of --dead-letter. Without --dead-letter, the queue drops messages that are too old. `umsg stat`
+/// counts the moved and dropped messages. If the dead-letter queue is full, the messages wait for room; `umsg stat` shows them as "set aside".
 ///
 /// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities wait. With --priorities
 /// fair:N, the lower priorities together get one of every N + 1 deliveries. Programs under `umsg run` can also use a queue with fair:N.

@@ -28,7 +28,7 @@ use crate::{place, progress, streams};
 ///
 /// The file omits leased messages that are not yet acknowledged, and messages that wait for room in a dead-letter queue. For a System V queue, the
 /// file also omits delayed messages. A line on standard error reports the omitted messages. The file of --output appears only when it is complete.
-/// Only the user of this command can read it.
+/// Only the user of this command can read the file.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -38,7 +38,8 @@ use crate::values::{self, RetryDelay};
 /// message, without its final line feed. If the exit code of COMMAND is 0, the message leaves the queue. After any other exit code, or a signal, the
 /// message returns to the queue. With --follow, the message returns at once; otherwise it returns when umsg ends, so that each message is tried once.
 /// The message also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and --dead-letter, so that a message
-/// whose command always fails moves to another queue. With --follow, if several commands fail one after the other, umsg waits before it starts the next command, at most 5 s. If --retry-delay is given here or when the queue is created, only the messages of the failed commands wait, and umsg
+/// whose command always fails moves to another queue. With --follow, if several commands fail one after the other, umsg waits before it starts the
+/// next command, at most 5 s. If --retry-delay is given here or when the queue is created, only the messages of the failed commands wait, and umsg
 /// continues with the other messages.
 ///
 /// COMMAND runs in a process group of its own. After a SIGINT or SIGTERM, umsg receives no further message, waits for the running
@@ -102,7 +103,7 @@ pub struct Recv {
     /// stay in the queue
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until the time-out, until the queue is removed, until a closed queue is empty, or until the program that reads
+    /// Receive until the --timeout is over, until the queue is removed, until a closed queue is empty, or until the program that reads
     /// the output ends
     #[arg(long, short)]
     follow: bool,
@@ -138,7 +139,7 @@ pub struct Recv {
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::jobs, allow_hyphen_values = true,
           requires = "exec")]
     jobs: usize,
-    /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message goes back to the queue
+    /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; the message of the command goes back to the queue
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, requires = "exec")]
     timeout_per_job: Option<Duration>,
     /// With --exec or --ack: wait this long before a returned message is delivered again. Give a time, such as 5s, or the first delay and a limit,

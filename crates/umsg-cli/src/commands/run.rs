@@ -56,29 +56,29 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// Run a program on umsg's queues instead of the kernel's
 ///
 /// The command loads a library, the drop-in, into the program. The drop-in intercepts the program's calls on queues, such as mq_send and msgsnd, and
-/// carries them out on umsg's queues. It also intercepts the calls of the programs that the program starts. The command appends the drop-in to
-/// LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program. So signals, open files and the exit code are those
-/// of the program.
+/// carries them out on umsg's queues. The drop-in also intercepts the calls of the programs that the program starts. The command appends the drop-in
+/// to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program. So signals, open files and the exit code are
+/// those of the program.
 ///
 /// The system starts some programs without the drop-in: set-user-ID programs, programs with file capabilities, and programs for another architecture
 /// or C library. Such a program would silently use the kernel's queues, so the command refuses to start it. For a script, the command checks the
 /// interpreter.
 ///
 /// No library can be loaded into a statically linked program. The command starts a supervisor for such a program. The supervisor is a process that
-/// gets the program's system calls on queues from the kernel (seccomp_unotify(2)), and carries them out on umsg's queues. It also serves all programs
-/// that the program starts, and ends after the last of them. If a dynamic program executes a static program, the drop-in starts a supervisor for the
-/// static program. With --raw-syscalls=off, the static program ends with exit code 120 instead. With --raw-syscalls=on, a supervisor also serves a
-/// dynamic program, and intercepts system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program gets no privileges
-/// when it executes a set-user-ID program. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll, select, epoll_ctl, execve,
-/// and calls that take a path, such as open. Without --ipc-namespaces=share, unshare and setns also fail.
+/// gets the program's system calls on queues from the kernel (seccomp_unotify(2)), and carries them out on umsg's queues. The supervisor also serves
+/// all programs that the program starts, and ends after the last of these programs. If a dynamic program executes a static program, the drop-in
+/// starts a supervisor for the static program. With --raw-syscalls=off, the static program ends with exit code 120 instead. With --raw-syscalls=on, a
+/// supervisor also serves a dynamic program, and intercepts system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised
+/// program gets no privileges when it executes a set-user-ID program. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
+/// select, epoll_ctl, execve, and calls that take a path, such as open. Without --ipc-namespaces=share, unshare and setns also fail.
 ///
 /// The program sees umsg's queues in /dev/mqueue, even if the machine has no such directory. If a process moves to another IPC namespace, it uses the
 /// queues of that namespace, which are in a subdirectory of UMSG_DIR. The subdirectory is removed by the last process in the IPC namespace, or by the
 /// supervisor.
 ///
 /// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in the program. This thread raises the
-/// signal if the sender can't raise it. The thread sleeps and masks all signals. It has two effects. First, the program no longer ends when the last
-/// of its own threads calls pthread_exit(3). Second, calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
+/// signal if the sender can't raise it. The thread sleeps and masks all signals. The thread has two effects. First, the program no longer ends when
+/// the last of its own threads calls pthread_exit(3). Second, calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",

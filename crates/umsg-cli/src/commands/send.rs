@@ -68,7 +68,7 @@ pub struct Send {
           conflicts_with = "priority")]
     mtype: Option<i64>,
     /// Deliver the message when this time has passed: 500ms, 5s, 1h30m. Until then, the message takes room in the queue, but blocks no other message.
-    /// `umsg peek --delayed` shows it. Its time to live begins at the end of the delay
+    /// `umsg peek --delayed` shows the message. If the queue has a --ttl, the message's time to live begins at the end of the delay
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::delay, conflicts_with = "at")]
     after: Option<Duration>,
     /// Deliver the message at this time, not earlier: 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or @ and seconds since 1970

@@ -6,8 +6,7 @@
 //!
 //! | C library | the cookie | how it reaches the thread |
 //! |---|---|---|
-//! | glibc | the function, its argument and its attributes; one socket for all queues, from which a thread receives in a loop | The supervisor
-//!   replaces the socket by one end of a pair of sockets. A message without an event makes the thread of glibc receive again, from the new socket. |
+//! | glibc | the function, its argument and its attributes; one socket for all queues, from which a thread receives in a loop | The supervisor replaces the socket by one end of a pair of sockets. A message without an event makes the thread of glibc receive again, from the new socket. |
 //! | musl | zeroes; a socket for each registration, from which a thread receives once | The supervisor sends the kernel an empty netlink message by the program's socket. The last of the first 32 bytes of the kernel's acknowledgement is the event. |
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};

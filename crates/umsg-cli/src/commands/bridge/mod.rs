@@ -20,8 +20,10 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 
 /// Carry messages between local queues and NATS JetStream
 ///
-/// An export leases messages of a local queue and publishes them to a stream. It acknowledges each message when JetStream has acknowledged it. An
-/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local program is killed, no message of a POSIX or System V queue is lost. A POSIX queue gets no message twice: the bridge recognises repeated messages.
+/// An export leases messages of a local queue and publishes them to a stream. The export acknowledges each message when JetStream has acknowledged
+/// the message. An import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local
+/// program is killed, no message of a POSIX or System V queue is lost. The bridge recognises repeated messages, so that a POSIX queue normally gets
+/// no message twice.
 ///
 /// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
 ///

@@ -37,7 +37,7 @@ use worker::{Scene, Worker};
 
 /// Carry messages between the kernel's queues and umsg's queues
 ///
-/// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that another service starts, such as cron. These
+/// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that a service such as cron starts. These
 /// programs use a queue of the kernel, and programs under `umsg run` use a queue of umsg. The relay carries messages from one queue to the other.
 /// Each message keeps its priority or type. While the destination queue is full, the messages wait in the source queue. If the source queue is also
 /// full, its senders wait or fail.
@@ -51,17 +51,18 @@ use worker::{Scene, Worker};
 /// from the kernel's queue and can't send. The relay returns this message to the kernel's queue. If the kernel's queue has no room for the message,
 /// the message is lost, and the relay prints an error. No other message is lost.
 ///
-/// If the relay is killed (SIGKILL), at most one message of each pair is affected. A pair from umsg to the kernel, or from a System V queue of the
-/// kernel, may deliver this message twice. A pair from a POSIX queue of the kernel may lose the message if it has left the kernel's queue and is not
-/// yet in umsg's queue. A pair from a System V queue of the kernel copies a message before it receives the message. It may lose only messages that
-/// the kernel can't copy: messages without bytes, messages longer than msgmax, and all messages of a kernel without MSG_COPY.
+/// If the relay is killed (SIGKILL), at most one message of each pair is affected. A pair that carries to the kernel's queue, or from a System V
+/// queue of the kernel, may deliver this message twice. A pair that carries from a POSIX queue of the kernel may lose the message if it has left the
+/// kernel's queue and is not yet in umsg's queue. A pair that carries from a System V queue of the kernel copies a message before it receives the
+/// message. Such a pair may lose only messages that the kernel can't copy: messages without bytes, messages longer than msgmax, and all messages of a
+/// kernel without MSG_COPY.
 ///
 /// The relay should be the only receiver of its source queues: a System V message that another receiver takes at the same moment is delivered twice.
 ///
 /// A message that is too long for the destination queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay
-/// prints an error with its length. If the kernel's POSIX queue may hold messages that are too long, the relay requires --dead-letter. After an
-/// error, a pair tries again every second, and the other pairs continue. If a queue is removed and created again, the relay opens the new queue. With
-/// --create, the relay creates a missing queue itself.
+/// prints an error with the message's length. If the kernel's POSIX queue may hold messages that are too long, the relay requires --dead-letter.
+/// After an error, a pair tries again every second, and the other pairs continue. If a queue is removed and created again, the relay opens the new
+/// queue. With --create, the relay creates a missing queue itself.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg relay [OPTIONS] [--in QUEUE]... [--out QUEUE]...\n                  [--both QUEUE,type=N]...",

@@ -52,9 +52,9 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Show all queues and rings live, in one screen
 ///
-/// The list shows each queue and ring with its messages and capacity, its rates, the age of its oldest message, the threads that wait, and its
-/// dropped, expired and dead-lettered messages. The key Enter shows more of the selected queue: its rates over time, its messages by priority or
-/// type, the processes that wait or hold messages, and the latest repairs. The key "?" shows all keys.
+/// The list shows each queue and ring with its messages and capacity, its rates (messages per second), the age of its oldest message, the threads
+/// that wait, and its dropped, expired and dead-lettered messages. The key Enter shows more of the selected queue: its rates over time, its messages
+/// by priority or type, the processes that wait or hold messages, and the latest repairs. The key "?" shows all keys.
 ///
 /// The list and the details take no lock of a queue and change no queue, so that they delay no other process. The key "m" shows the messages of a
 /// queue; its receivers wait while the command copies the messages. The command changes a queue only after the keys "P" (purge: receive and drop all

@@ -46,8 +46,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Show the calls of a program on message queues
 ///
 /// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). The command shows each call of
-/// mq_open, mq_close, mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends. It
-/// shows close(2) of a queue's descriptor as mq_close.
+/// mq_open, mq_close, mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends. A
+/// close(2) of a queue's descriptor appears as mq_close.
 ///
 /// A line shows the time of the call (UTC), the process id, the arguments and the result. If the caller is not the first thread of the process, its
 /// thread id follows the process id. Then come the duration in seconds, the number of messages in the queue after the call, and "slept" if the thread
@@ -56,9 +56,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the traced process,
 /// the traced process waits, so that no call is missed. If this command ends or is killed, the traced process continues without records.
 ///
-/// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it
-/// traces one process and the children that this process forks, but no programs that they execute. It ends with the process, or by Ctrl-C. It does
-/// not show calls that began before the attach.
+/// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, the
+/// command traces one process and the children that this process forks, but no programs that these processes execute. The command then ends with the
+/// process, or by Ctrl-C, and does not show calls that began before the attach.
 ///
 /// A call through syscall(2) appears under the name of libc's function. The command does not show: system calls that are made without libc, as in
 /// static programs; calls through syscall(2) on the kernel's own queues; and calls of other functions, such as poll. If a signal interrupts a call
