@@ -20,8 +20,8 @@ use crate::place;
 /// A queue that was created with --close-with-last-producer is also closed when its last producer ends or is killed. A producer is a process that
 /// runs `umsg send --producer`, or a program that registers as a producer through umsg's library.
 ///
-/// Closing a queue needs permission to send. For a System V queue, msgsnd and msgrcv ignore the close, because the kernel's queues have no such
-/// state. The command can't close a ring: the ring's owner, its receiver, closes it.
+/// Closing a queue needs permission to send. For a System V queue, msgsnd and msgrcv ignore the close, because the kernel's queues can't be closed.
+/// The command can't close a ring: the ring's owner, its receiver, closes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

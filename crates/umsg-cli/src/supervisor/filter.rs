@@ -1,6 +1,6 @@
 //! The filter that passes a program's system calls on queues to the supervisor. Source: seccomp(2).
 //!
-//! The filter lets all other system calls pass by their number alone. The kernel caches these decisions in a bit map, so such calls cost nothing. The
+//! The filter lets all other system calls pass by their number alone. The kernel caches these decisions in a bit map, so such calls stay fast. The
 //! filter also inspects one argument of the calls in [`FLAGGED`]: they pass if they have no path.
 
 use std::io;

@@ -3,11 +3,11 @@
 //! After a thread has died, its thread id may be given to another thread. So each record has a descriptor of the thread, which tells whether the
 //! thread still lives.
 //!
-//! A thread that executes a program takes over the thread id of its process's first thread, and also the descriptors of that thread. Until the
-//! takeover, the first thread may make further calls. Its user and its queues may differ from those of the new program. So the supervisor records
-//! nothing about a first thread
+//! A thread that executes a program takes over the thread id of its process's first thread. A descriptor of the first thread then refers to the
+//! executing thread. Until the takeover, the first thread may make further calls. Its user and its queues may differ from those of the new program.
+//! So the supervisor records nothing about a first thread
 //!
-//! - while another thread executes a program and still has its own number, and
+//! - while another thread executes a program and still has its own thread id, and
 //! - if the first thread no longer waits for the answer after the read: the execution has ended that thread.
 
 use std::collections::HashMap;

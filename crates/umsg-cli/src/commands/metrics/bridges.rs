@@ -44,8 +44,9 @@ const FRESH: Duration = Duration::from_secs(5);
 const MOST: usize = 1000;
 const LONGEST: u64 = 64 * 1024;
 
-/// Reads the states of the bridges of a namespace: the files `bridge.UID/NAME.state.json`. Directories of other users that may not be read are skipped.
-/// A directory and its files count only if they belong to the user in the directory's name, because any user may create such files.
+/// Reads the states of the bridges of a namespace: the files `bridge.UID/NAME.state.json`. Directories of other users that may not be read are
+/// skipped. A directory and its files are read only if they belong to the user in the directory's name, because any user may create files of this
+/// name.
 pub fn read(namespace: &Path) -> Vec<Bridge> {
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     let owned = |entry: &std::fs::DirEntry| {

@@ -104,7 +104,7 @@ impl Site<'_> {
     fn answer(&self, request: Request) -> io::Result<()> {
         let path = request.url().split('?').next().unwrap_or_default();
         if !matches!(request.method(), Method::Get | Method::Head) {
-            // This answers before it reads the rest of a body, which may never come.
+            // The function answers before it reads the rest of the request's body, which may never come.
             return request.respond(refusal());
         }
         let (code, kind, text) = match path {
