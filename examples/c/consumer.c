@@ -1,5 +1,5 @@
 /*
- * Prints the messages of a queue, the urgent ones first, until none has come for a second.
+ * Prints the messages of a queue, the urgent ones first, until no message has come for a second.
  *
  *     ./consumer /jobs
  */

@@ -1,6 +1,6 @@
 /*
- * Sends frames of a megabyte to another process without copying them: the sender writes each frame in the queue's memory, and the receiver reads it
- * there.
+ * Sends frames of a megabyte to another process without copying them: the sender writes each frame in the queue's memory, and the receiver reads the
+ * frame in place.
  *
  *     ./frames /frames 1000
  */
@@ -27,7 +27,7 @@ static void paint(umsg_mqd_t queue, int frames)
 {
     for (int i = 0; i < frames; i++) {
         struct umsg_mq_reservation frame;
-        /* Waits while DEPTH frames are under way. */
+        /* Waits until fewer than DEPTH frames are in the queue or leased. */
         check(umsg_mq_reserve(queue, FRAME, &frame, NULL), "reserve");
         memset(frame.data, i & 0xff, FRAME);
         check(umsg_mq_commit(&frame, FRAME, 0), "commit");

@@ -1,5 +1,5 @@
 /*
- * Children post their results to a ring of their parent. The parent is woken when all results are there.
+ * Children post their results to a ring of their parent. The parent is woken when all results have arrived.
  *
  *     squares 100
  */
@@ -17,7 +17,7 @@ static void give_up(const char *what)
     exit(1);
 }
 
-/* This child takes every fourth number. */
+/* The work of one child: squares every fourth number from `first` to `last`. */
 static int work(struct umsg_ring_sender *results, uint64_t first, uint64_t last)
 {
     uint64_t number;

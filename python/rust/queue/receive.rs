@@ -15,7 +15,7 @@ pub static METHODS: [Method; 5] = [
     Method(
         c"receive",
         receive,
-        c"receive($self, /, timeout=None)\n--\n\nReceives the next message: the oldest of the highest priority. Waits for one without a limit, or `timeout` seconds.",
+        c"receive($self, /, timeout=None)\n--\n\nReceives the next message: the oldest of the highest priority. Waits for a message: without a limit, or for `timeout` seconds.",
     ),
     Method(
         c"try_receive",

@@ -13,7 +13,7 @@ pub static METHODS: [Method; 2] = [
     Method(
         c"send",
         send,
-        c"send($self, /, message, priority=0, timeout=None)\n--\n\nSends a message. Waits for room without a limit, or `timeout` seconds.",
+        c"send($self, /, message, priority=0, timeout=None)\n--\n\nSends a message. Waits for room: without a limit, or for `timeout` seconds.",
     ),
     Method(
         c"try_send",

@@ -16,7 +16,7 @@ pub static METHODS: [Method; 4] = [
     Method(
         c"receive",
         receive,
-        c"receive($self, /, type=0, timeout=None, other=False)\n--\n\nReceives a message. Waits for one without a limit, or `timeout` seconds.\n\nType 0 is the first message of any type, a type above 0 the first message of this type, and a type below 0 the first message of the\nlowest type up to its absolute value. With `other=True` it is the first message of any other type.",
+        c"receive($self, /, type=0, timeout=None, other=False)\n--\n\nReceives a message. Waits for a message: without a limit, or for `timeout` seconds.\n\nType 0 selects the first message of any type, a type above 0 the first message of this type, and a type below 0 the first message of the\nlowest type up to its absolute value. With `other=True`, a type above 0 selects the first message of any other type.",
     ),
     Method(
         c"try_receive",

@@ -133,7 +133,7 @@ static void what_can_not_be_sent_keeps_the_others_back(void)
     done(queue, "/wrong");
 }
 
-/* Places of 16 bytes each. */
+/* Prepares `n` messages to receive, each with a buffer of 16 bytes. */
 static void make_places(struct umsg_mq_message *places, char (*room)[16], size_t n)
 {
     size_t i;

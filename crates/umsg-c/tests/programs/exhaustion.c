@@ -87,7 +87,7 @@ static void a_full_file_system_is_named(void)
     says("the file system of the namespace is full");
     CHECK(umsg_msgctl(id, IPC_RMID, NULL) == 0);
     done(queue, "/q");
-    /* MNT_DETACH: until the process ends, it maps the page that counts the namespace's changes. */
+    /* The process maps the page that counts the namespace's changes until the process ends. So only MNT_DETACH can unmount the file system. */
     CHECK(umount2(directory, MNT_DETACH) == 0);
 }
 
@@ -128,7 +128,8 @@ static void queues_without_number_leave_no_descriptor_and_no_mapping(void)
     CHECK(descriptor >= 0 && close(descriptor) == 0);
     for (i = 0; i < 1000; i++)
         one_of_each();
-    /* A leak in each round would leave 1,000 mappings. The numbers of kept queues and of parts of the heap may differ by a few. */
+    /* A leak in each round would leave 1,000 mappings. Without a leak, the library may keep a few more queues, and the heap may have a few more
+     * parts. */
     CHECK(mappings() <= before + 50);
     CHECK(dup(0) == descriptor && close(descriptor) == 0);
 }

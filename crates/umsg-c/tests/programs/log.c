@@ -1,4 +1,4 @@
-/* The events that a program's log gets. */
+/* The events that the library reports to a program's log function. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -23,7 +23,7 @@ static void note(int level, const char *text, void *argument)
     seen->calls++;
     seen->level = level;
     snprintf(seen->text, sizeof seen->text, "%s", text);
-    /* The call that reports the event holds no lock, so calls on its queue work here. */
+    /* The library calls this function without a lock, so calls on the event's queue work. */
     CHECK(umsg_mq_getattr(seen->queue, &attr) == 0);
     CHECK(umsg_mq_send(seen->queue, "", 0, 0) == 0);
 }
@@ -54,7 +54,7 @@ static void an_expired_message_is_told_after_the_call_has_released_the_queue(voi
     CHECK(umsg_mq_receive(seen.queue, buffer, sizeof buffer, NULL) == -1);
     CHECK(seen.calls == 1 && seen.level == LOG_INFO);
     CHECK(strcmp(seen.text, "/log: a message expired") == 0);
-    /* From now on, the library calls no function. */
+    /* From now on, the program has no log function. */
     CHECK(umsg_set_log(NULL, NULL) == 0);
     nanosleep(&moment, NULL);
     CHECK(umsg_mq_receive(seen.queue, buffer, sizeof buffer, NULL) == -1);
@@ -80,7 +80,7 @@ static void the_death_of_the_holder_of_a_message_is_told_with_its_process(void)
         raise(SIGKILL);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
-    /* The library checks from time to time whether holders live. */
+    /* The library checks at intervals whether the holder of a lease is alive. */
     for (tries = 0; tries < 2000 && umsg_mq_receive(seen.queue, buffer, sizeof buffer, NULL) != 3; tries++)
         nanosleep(&moment, NULL);
     CHECK(tries < 2000 && seen.calls == 1 && seen.level == LOG_WARNING);
@@ -119,7 +119,7 @@ static void count_own(int level, const char *text, void *argument)
         count(level, text, argument);
 }
 
-/* A queue whose messages expire, for the function of the log. */
+/* The queue on which the log function makes calls. Messages of this queue expire. */
 static umsg_mqd_t of_function;
 static int depth, deepest, in_function;
 
@@ -128,7 +128,7 @@ static void let_expire_again(int level, const char *text, void *argument)
     count(level, text, argument);
     depth++;
     deepest = depth > deepest ? depth : deepest;
-    /* Each of these calls notes an event, and ends with the events that are there. */
+    /* Each of these calls causes an event. The library does not call this function for these events. */
     let_expire(of_function);
     let_expire(of_function);
     in_function++;
@@ -146,7 +146,7 @@ static void the_function_is_not_called_for_the_events_of_its_own_calls(void)
         let_expire(queue);
         CHECK(calls == i && in_function == i && deepest == 1);
     }
-    /* No event of the function's calls waits for a later call. */
+    /* A later call does not report the events that the log function's own calls have caused. */
     CHECK(umsg_set_log(count, &calls) == 0);
     let_expire(of_function);
     CHECK(calls == 4 && in_function == 3);

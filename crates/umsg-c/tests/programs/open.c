@@ -74,7 +74,7 @@ static void what_is_no_handle_is_ebadf(void)
     wrong[4] = (umsg_mqd_t)((uintptr_t)queue + 1);
     wrong[5] = (umsg_mqd_t)((uintptr_t)queue ^ (uintptr_t)1 << 40);
     wrong[6] = (umsg_mqd_t)((uintptr_t)queue + 64 * 16);
-    /* The first would be the handle of a place that was never used, the second a handle of an earlier generation. */
+    /* wrong[7] is the handle of a slot that was never used. wrong[8] is the queue's handle with an earlier generation count. */
     wrong[7] = (umsg_mqd_t)(uintptr_t)(63 * 16 + 8);
     wrong[8] = (umsg_mqd_t)((uintptr_t)queue - ((uintptr_t)1 << 32));
     for (i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -324,7 +324,7 @@ static void a_receiver_is_woken_once_by_the_last_message_that_it_waits_for(void)
     soon = in_milliseconds(20);
     FAILS(umsg_ring_wait(pair.ring, 1, &soon), ETIMEDOUT);
     CHECK(umsg_ring_set_waiting(pair.ring, UMSG_WAITING_SPINNING) == 0);
-    /* The time suffices for a start under valgrind. */
+    /* The time-out is long enough for the receiver to begin to spin, even under valgrind. */
     soon = in_milliseconds(200);
     FAILS(umsg_ring_wait(pair.ring, 1, &soon), ETIMEDOUT);
     CHECK(status_of(pair.ring).time_spun > 0);

@@ -1,4 +1,4 @@
-/* `files WORD ARGUMENTS`...: does with the kernel's files of queues what each word says, and prints the outcome. */
+/* `files WORD ARGUMENTS`...: performs the operation of each word on the kernel's files of queues, and prints the outcome. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -50,7 +50,7 @@ int main(int given, char **words) {
             next++;
             close(file);
         } else if (IS("overwrite")) {
-            /* Leaves the old text behind the new one. */
+            /* Opens the file without O_TRUNC, so the end of a longer old text remains after the new text. */
             int file = open(*next++, O_RDWR);
             told(file < 0 ? -1 : write(file, *next, strlen(*next)));
             next++;
@@ -62,7 +62,7 @@ int main(int given, char **words) {
             next++;
             close(file);
         } else if (IS("update")) {
-            /* As the kernel's own test does: one stream for reading and writing. */
+            /* Uses one stream for reading and writing, as the kernel's own test does. */
             FILE *file = fopen(*next++, "r+");
             int before = 0, after = 0;
             if (!file) { told(-1); next++; continue; }
@@ -87,12 +87,12 @@ int main(int given, char **words) {
             told(file < 0 ? -1 : fcntl(file, F_GETFD));
             close(file);
         } else if (IS("protect")) {
-            /* The creator may write, although the mode lets nobody write. */
+            /* The creator may open the file for writing, although the mode grants no write access. */
             int file = open(*next++, O_RDWR | O_CREAT | O_EXCL, 0400);
             told(file < 0 ? -1 : 0);
             close(file);
         } else if (IS("openat2")) {
-            /* A path, the size of `struct open_how`, and its member `resolve`. */
+            /* The arguments are a path, the size of `struct open_how`, and the member `resolve`. */
             unsigned long long how[3] = {O_RDONLY, 0, strtoull(next[2], NULL, 0)};
             long file = syscall(SYS_openat2, AT_FDCWD, next[0], how, atol(next[1]));
             told(file < 0 ? -1 : 0);
@@ -120,7 +120,7 @@ int main(int given, char **words) {
         else if (IS("rmdir")) told(rmdir(*next++));
         else if (IS("list")) list(*next++);
         else if (IS("within")) {
-            /* Paths from a descriptor of the directory. */
+            /* Uses paths relative to a descriptor of the directory. */
             int directory = open("/dev/mqueue", O_RDONLY | O_DIRECTORY);
             if (fstatat(directory, *next, &status, 0)) told(-1);
             else printf("%o %ld\n", status.st_mode, (long)status.st_size);

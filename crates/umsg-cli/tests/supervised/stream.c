@@ -1,7 +1,8 @@
-/* `stream send N`: sends the numbers from 0 on, and prints each one that was sent. `stream receive`: prints each number that it receives. Both end at
- * the first error, and print its name. `stream trap`: tests the program's own handler of SIGSYS and its own filter. `stream storm N`, `stream
- * storm-sysv N`: a child sends N messages to its parent, which signals interrupt all the time. `stream list`, `stream remove`: do the same as ipcs(1)
- * and ipcrm(1). `stream thread`: tests notifications by a thread. `stream stuck`: makes a call that can't read its message, beside other calls. */
+/* `stream send N`: sends the numbers from 0 to N - 1, and prints each sent number. `stream receive`: prints each received number. Both commands end
+ * at the first error, and print the error's name. `stream trap`: tests the program's own handler of SIGSYS and its own filter. `stream storm N`,
+ * `stream storm-sysv N`: a child sends N messages to its parent, while signals interrupt both processes. `stream list`, `stream remove`: do the same
+ * as ipcs(1) and ipcrm(1). `stream thread`: tests notifications by a thread. `stream stuck`: makes a call whose message can't be read at first, and
+ * other calls meanwhile. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +48,7 @@ static void on_sigsys(int signal, siginfo_t *info, void *context) {
     trapped = info->si_code == 1 ? info->si_syscall : -1;
 }
 
-/* A filter of the program's own traps getpriority. */
+/* Tests a program with its own seccomp filter, which traps getpriority. */
 static int trap(void) {
     struct sigaction action = {.sa_sigaction = on_sigsys, .sa_flags = SA_SIGINFO};
     sigaction(SIGSYS, &action, NULL);
@@ -192,7 +193,7 @@ static int stuck(void) {
     pthread_create(&thread, NULL, send_unreadable, page);
     struct uffd_msg fault;
     if (read(faults, &fault, sizeof fault) != sizeof fault) return 1;
-    /* If a call gets no answer, the program ends here. */
+    /* If a call gets no answer, the alarm ends the program. */
     alarm(60);
     char text[16];
     for (int i = 0; i < 3; i++)

@@ -1,4 +1,4 @@
-/* One call of each kind, and failures. */
+/* Makes calls of each kind, including calls that fail. */
 #include <fcntl.h>
 #include <mqueue.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Sends by the first thread, another thread, a child, and a program that the child executes. */
+/* Sends messages from the first thread, another thread, a child, and a program that the child executes. */
 #include <fcntl.h>
 #include <mqueue.h>
 #include <pthread.h>

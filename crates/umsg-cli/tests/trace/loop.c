@@ -1,4 +1,4 @@
-/* Sends and receives until it is killed. */
+/* Sends and receives messages until the process is killed. */
 #include <fcntl.h>
 #include <mqueue.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Calls by their numbers: one of each kind, and failures. */
+/* Makes calls of each kind by their numbers, with syscall(2), including calls that fail. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mqueue.h>
@@ -29,7 +29,7 @@ int main(void) {
     syscall(SYS_mq_notify, queue, &event);
     event.sigev_notify = SIGEV_THREAD;
     syscall(SYS_mq_notify, queue, &event);
-    /* This is no queue. */
+    /* Descriptor 0 is no queue. */
     syscall(SYS_mq_timedsend, 0, "x", 1L, 0, NULL);
     syscall(SYS_close, queue);
     syscall(SYS_mq_unlink, "jobs");

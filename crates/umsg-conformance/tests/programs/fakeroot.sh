@@ -1,6 +1,6 @@
 #!/bin/sh
-# fakeroot over System V queues: its library, preloaded beside the drop-in, asks a daemon for the owners of files, through two queues. Without
-# root it has nobody to ask. Prints the archive's list of owners.
+# fakeroot over System V queues: its library, preloaded in addition to the drop-in, asks a daemon for the owners of files, through two queues. Only
+# the daemon records the changed owners. Prints the owners in the archive.
 set -eu
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
@@ -12,7 +12,7 @@ pretend='chown -R 0:0 tree; chown 12:34 tree/below/7; chmod 4755 tree/below/8; m
 if [ "$(id -u)" -eq 0 ]; then
     chmod -R o+rwX "$directory"
     chown -R 65534:65534 "$directory"
-    # Without root what fakeroot is told is not what the kernel would do anyway.
+    # Runs fakeroot as an ordinary user: for root, the kernel itself would change the owners.
     setpriv --reuid 65534 --regid 65534 --clear-groups fakeroot-sysv -- sh -c "$pretend"
 else
     fakeroot-sysv -- sh -c "$pretend"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tools of util-linux, and other ways to read the same data. Begins with no queue. What it prints is the same wherever the
-# queues are: keys that ipcmk has drawn, process ids and times are masked.
+# The tools of util-linux, and other ways to read the same data. At the beginning, there is no queue. The output is the same on the kernel's queues
+# and on umsg's queues: keys that ipcmk has drawn, process ids and times are masked.
 set -eu
 export LC_ALL=C TZ=UTC
 
@@ -30,7 +30,7 @@ done
 echo '# lsipc'
 lsipc | grep MSG
 
-# The file itself, in the kernel's columns. An age is at most the run time of this script.
+# Prints /proc/sysvipc/msg, in the kernel's columns. An age is at most the run time of this script.
 echo '# the file'
 table() {
     awk -v now="$now" -v sender="$sender" -v other="$other" '

@@ -1,5 +1,5 @@
-/* An event loop of libevent with a queue, by each of libevent's ways to wait: the loop receives messages as they come, and answers when there is
-   room. */
+/* An event loop of libevent with a queue, by each of libevent's ways to wait. The loop receives each arriving message, and answers when the queue of
+   answers has room. */
 #include <event2/event.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -58,7 +58,7 @@ static void on_time_out(evutil_socket_t nothing, short what, void *context) {
     exit(1);
 }
 
-/* Starts a child that sends all questions without waiting for answers, or one that receives all answers. */
+/* Starts a child, which sends all questions without waiting for answers (`asks`), or receives all answers. */
 static pid_t start(int asks) {
     pid_t child = fork();
     if (child != 0) return child;

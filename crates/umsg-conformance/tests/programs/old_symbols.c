@@ -45,7 +45,7 @@ static void say(const char *what, long answer)
         printf("%s: %ld\n", what, answer);
 }
 
-/* The file that provides a name to dlsym, and the file that provides it to this program. */
+/* Prints the file that provides a name to dlsym, and the file that provides the name to this program. */
 static void provider(const char *name, void *linked)
 {
     Dl_info plain = {0}, used = {0};

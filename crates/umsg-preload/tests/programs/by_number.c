@@ -91,7 +91,7 @@ CASE(a_registration_by_number_is_notified) {
     EXPECT(told == 41);
     EXPECT(syscall(SYS_mq_notify, queue, &event) == 0 && syscall(SYS_mq_notify, queue, NULL) == 0);
     EXPECT(mq_notify(queue, &event) == 0);
-    /* The registration ends with the descriptor. */
+    /* The close of a descriptor ends the registration. */
     int other = open_bare(O_RDWR);
     EXPECT(syscall(SYS_close, queue) == 0 && mq_notify(other, &event) == 0);
     event.sigev_notify = 77;
@@ -132,7 +132,7 @@ CASE(system_v_queues_are_used_by_number) {
     EXPECT(msgctl(id, IPC_STAT, &state) == 0 && state.msg_qbytes == 100);
     EXPECT_ERRNO(syscall(SYS_msgctl, id, IPC_STAT, NULL), EFAULT);
     EXPECT_ERRNO(syscall(SYS_msgctl, -1, IPC_STAT, &state), EINVAL);
-    /* The flag with which a 32-bit program asks for the newer structure. */
+    /* 0x100 is IPC_64, the flag with which a 32-bit program asks for the newer structure. */
     EXPECT_ERRNO(syscall(SYS_msgctl, id, IPC_STAT | 0x100, &state), EINVAL);
     EXPECT(syscall(SYS_msgctl, id, IPC_RMID, NULL) == 0);
     EXPECT_ERRNO(msgctl(id, IPC_STAT, &state), EINVAL);
@@ -154,7 +154,7 @@ CASE(a_descriptor_is_duplicated_and_closed_by_number) {
     EXPECT_ERRNO(mq_receive(third, text, 16, NULL), EAGAIN);
     EXPECT(syscall(SYS_close_range, (unsigned)third, (unsigned)third, 0) == 0);
     EXPECT_ERRNO(mq_getattr(third, &(struct mq_attr){0}), EBADF);
-    /* Another file takes the place of the queue. */
+    /* dup3 replaces the queue by another file. */
     int null = open("/dev/null", O_RDWR);
     EXPECT(syscall(SYS_dup3, null, copy, 0) == copy);
     EXPECT_ERRNO(mq_send(copy, "x", 1, 0), EBADF);

@@ -1,10 +1,10 @@
-/* Cancelled threads: on entry to a call, while it is blocked, and anywhere. */
+/* Cancelled threads: on entry to a call, in a blocked call, and at any other instruction. */
 #include "check.h"
 #include "cancelled.h"
 #include <sys/msg.h>
 #include <ucontext.h>
 
-/* Prints where the process was when it used a wrong address, with the mappings, and ends it. */
+/* Reports a use of a wrong address: prints the registers of the thread and the mappings of the process. Then ends the process. */
 static void show_place(int number, siginfo_t *info, void *context) {
     const mcontext_t *machine = &((ucontext_t *)context)->uc_mcontext;
 #ifdef __x86_64__
@@ -33,7 +33,7 @@ static void remove_id(void) {
     if (queue_id >= 0 && getpid() == queue_maker) msgctl(queue_id, IPC_RMID, NULL);
 }
 
-/* A POSIX queue of one message, and a System V queue of 16 bytes. */
+/* Creates a POSIX queue for one message, and a System V queue for 16 bytes. */
 static void create_both(void) {
     queue = create(O_RDWR, 1);
     queue_id = msgget(IPC_PRIVATE, 0600);
@@ -51,7 +51,7 @@ struct message {
 
 static struct message message = {1, "0123456789abcde"};
 
-/* The calls, by a letter. Each succeeds only if the queue has room or a message. */
+/* Makes the call that the letter selects. A call succeeds only if the queue has room or a message. */
 static long call(int which) {
     struct timespec later = in_ms(60000);
     struct message found;
@@ -121,7 +121,7 @@ static void *block_in_call(void *which) {
     return NULL;
 }
 
-/* Cancels threads that are blocked, are about to block, or spin. They take no message, and later calls work. */
+/* Cancels threads that are blocked, are about to block, or spin. The cancelled threads take no message, and later calls work. */
 static void cancel_blocked(char which) {
     if (sends(which)) EXPECT(call(which) >= 0);
     cleaned_up = 0;
@@ -258,7 +258,7 @@ CASE(a_thread_that_reads_another_file_can_be_cancelled) {
 
 static int opened;
 
-/* Opens and closes with a cancellation pending: none of these calls is a cancellation point of the kernel's queues. */
+/* Opens and closes queues while a cancellation is pending. With the kernel's queues, none of these calls is a cancellation point. */
 static void *open_when_cancelled(void *unused) {
     pthread_cancel(pthread_self());
     for (int round = 0; round < 2; round++) {

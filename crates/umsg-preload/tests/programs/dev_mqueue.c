@@ -13,7 +13,8 @@
 #define HOME "/dev/mqueue"
 static const char *const one = HOME "/one", *const two = HOME "/two";
 
-/* Without permission for namespaces, the case ends on the kernel's queues. umsg needs neither the directory nor the file system. */
+/* On the kernel's queues: enters new namespaces, or ends the case without permission for namespaces. umsg needs neither the directory nor the file
+ * system. */
 static void enter(void) {
     if (getenv("UMSG_DIR")) return;
     if (unshare(CLONE_NEWIPC | CLONE_NEWNS) != 0) exit(0);
@@ -118,7 +119,7 @@ CASE(streams_read_the_line) {
     EXPECT(!fopen(HOME "/three", "r") && errno == ENOENT);
 }
 
-/* A bit for each of one, two and three that an entry has. */
+/* Returns a bit for the name of an entry: 1, 2 and 4 for "one", "two" and "three", 8 for other names, 0 for a name that begins with a dot. */
 static int bit(const char *entry) {
     return !strcmp(entry, "one") ? 1 : !strcmp(entry, "two") ? 2 : !strcmp(entry, "three") ? 4 : entry[0] == '.' ? 0 : 8;
 }
@@ -153,7 +154,7 @@ CASE(the_directory_lists_the_queues_that_there_are) {
     make("/two", 0);
     EXPECT(listed(opendir(HOME)) == 3 && listed(opendir(HOME "/")) == 3 && scanned() == 3);
     EXPECT(listed(fdopendir(open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC))) == 3);
-    /* Creates, removes and creates the queues again: names that lead nowhere are not listed. */
+    /* Creates and removes a queue three times. The directory does not list a name without a queue. */
     for (int round = 0; round < 3; round++) {
         mqd_t three = make("/three", 0600);
         EXPECT(listed(opendir(HOME)) == 7 && mq_close(three) == 0);

@@ -1,4 +1,4 @@
-/* A library whose constructor runs before the drop-in's, and makes the calls that a program makes later. */
+/* A library whose constructor runs before the constructor of the drop-in, and makes calls that programs usually make later. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mqueue.h>

@@ -28,7 +28,7 @@ static int control(int operation, int descriptor, unsigned events, int data) {
 
 static void add(int descriptor, unsigned events, int data) { EXPECT(control(EPOLL_CTL_ADD, descriptor, events, data) == 0); }
 
-/* Returns the events of the set, which must have one event, with this data. */
+/* Returns the events of the set, or 0. The set has at most one event, with this data. */
 static unsigned only_event_within(int timeout, int data) {
     struct epoll_event found[4] = {0};
     int count = epoll_wait(set, found, 4, timeout);
@@ -86,7 +86,7 @@ CASE(epoll_ctl_refuses_what_it_refuses_of_any_file) {
     struct epoll_event event = {EPOLLIN, {0}};
     EXPECT_ERRNO(epoll_ctl(-1, EPOLL_CTL_ADD, queue, &event), EBADF);
     EXPECT_ERRNO(epoll_ctl(999, EPOLL_CTL_ADD, queue, &event), EBADF);
-    // The lowest free number is no set. An open file of the library must not get this number during the call.
+    // The lowest free number is no epoll set. A file that the library opens during the call must not get this number.
     int lowest = dup(0);
     EXPECT(close(lowest) == 0);
     EXPECT_ERRNO(epoll_ctl(lowest, EPOLL_CTL_MOD, queue, &event), EBADF);
@@ -511,7 +511,7 @@ CASE(descriptors_come_and_go_while_threads_poll_and_register_them) {
     EXPECT(free_descriptors() == 64);
 }
 
-/* Edge-triggered, as programs use it: after an event, a receiver takes all messages. No message may stay unnoticed. */
+/* Edge-triggered events as programs use them: after an event, a receiver takes all messages. No message may stay unnoticed. */
 CASE(a_receiver_driven_by_edges_misses_nothing) {
     enum { SENDERS = 3, EACH = 5000 };
     start(5);
@@ -532,7 +532,7 @@ CASE(a_receiver_driven_by_edges_misses_nothing) {
     EXPECT(only_event(1) == 0 && count(queue) == 0);
 }
 
-/* The same for room: a sender fills the queue after each event. */
+/* Edge-triggered events for room: after each event, a sender fills the queue. No free room may stay unnoticed. */
 CASE(a_sender_driven_by_edges_misses_nothing) {
     enum { RECEIVERS = 3, EACH = 5000 };
     start(5);

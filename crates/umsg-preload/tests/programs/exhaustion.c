@@ -14,7 +14,7 @@ static rlim_t limited(int resource, rlim_t soft) {
     return before;
 }
 
-/* Returns the number of lines of a file, or of entries of a directory of /proc. */
+/* Returns the number of lines of a file. */
 static long lines(const char *path) {
     FILE *file = fopen(path, "r");
     char line[4096];

@@ -92,13 +92,13 @@ static void (*in_kernel(int number))(int) {
     return found.handler;
 }
 
-/* Installs a handler as a runtime that does not use libc. The handler never runs here. */
+/* Installs a handler by the system call, as a runtime without libc does. The handler never runs. */
 static void install_without_libc(int number) {
     struct kernels bare = {.handler = count_run};
     EXPECT(syscall(SYS_rt_sigaction, number, &bare, NULL, 8) == 0);
 }
 
-/* Deprecated, and still in use. */
+/* Programs still use the deprecated functions, such as sigset. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 CASE(handlers_of_each_function_of_libc_are_entered_through_the_drop_ins) {
@@ -326,7 +326,7 @@ CASE(a_program_is_told_what_it_has_installed_for_bus_errors) {
     EXPECT(raise(SIGBUS) == 0 && runs == 2);
 }
 
-/* Returns a mapped page that its file no longer has. */
+/* Returns a mapped page beyond the end of its file: the file was cut short after the mapping. */
 static volatile char *page_cut_off(void) {
     char path[] = "/tmp/umsg-preload-test-XXXXXX";
     int file = mkstemp(path);
@@ -399,10 +399,11 @@ CASE(the_first_open_of_a_program) {
     if (first >= 0) mq_getattr(first, &attributes);
 }
 
-/* Offsets of the two lock words: docs/format.md. */
+/* Offsets of the two lock words, and the word of an orphaned lock: docs/format.md. */
 enum { SENDER_LOCK = 512, RECEIVER_LOCK = 768, LEFT_BY_THE_DEAD = 0x40000000 };
 
-/* Leaves orphaned locks, so that the next open repairs the queue, and cuts the file to two pages and back. */
+/* Leaves orphaned locks, so that the next open repairs the queue. Cuts the file to two pages, and restores its size. Repeats both steps until the
+ * process ends. */
 static void cut_for_ever(const char *path) {
     int file = open(path, O_RDWR);
     struct stat status;
@@ -531,7 +532,7 @@ static void jump(int number) {
     siglongjmp(before_the_call, 1);
 }
 
-/* The next calls find the thread on its own stack, with the mask that siglongjmp restores. */
+/* After siglongjmp, calls run on the thread's own stack, with the signal mask that siglongjmp restores. */
 CASE(a_handler_may_leave_a_call_that_waits_for_the_lock_of_its_user) {
     char path[300], buffer[16];
     int id = msgget(IPC_PRIVATE, 0600);

@@ -7,7 +7,7 @@
 
 #define KEY 0x5150
 
-/* Without permission for namespaces, the case ends. */
+/* Enters a new IPC namespace. Without permission for namespaces, the case ends. */
 static void enter(void) {
     if (unshare(CLONE_NEWIPC) != 0) exit(0);
 }
@@ -40,7 +40,7 @@ CASE(a_new_namespace_has_queues_of_its_own) {
     EXPECT_ERRNO(id_of(0), ENOENT);
     EXPECT_ERRNO(msgsnd(id, &message, 5, IPC_NOWAIT), EINVAL);
     EXPECT_ERRNO(mq_unlink(name()), ENOENT);
-    /* The descriptor still leads to its queue. */
+    /* In the new namespace, the descriptor still refers to the earlier queue. */
     char text[16];
     EXPECT(count(queue) == 1 && mq_receive(queue, text, sizeof text, NULL) == 5 && mq_send(queue, "again", 5, 0) == 0);
     mqd_t other = create(O_RDWR, 3);
@@ -48,7 +48,7 @@ CASE(a_new_namespace_has_queues_of_its_own) {
     EXPECT(mq_close(queue) == 0 && mq_close(other) == 0);
 }
 
-/* Returns the number of System V queues. Both sources of the number must agree. */
+/* Returns the number of System V queues. msgctl and /proc/sysvipc/msg must report the same number. */
 static int queues(void) {
     struct msginfo info;
     int highest = msgctl(0, MSG_INFO, (struct msqid_ds *)&info), lines = -1, byte;
@@ -162,7 +162,7 @@ CASE(finds_only_the_key_of_its_namespace) {
 static void *moves_and_executes(void *nothing) {
     enter();
     EXPECT(id_of(IPC_CREAT) >= 0);
-    /* The kernel copies long arguments for a while. */
+    /* Long arguments make execve slow, because the kernel copies them. */
     static char text[100 << 10], *arguments[16] = {"program", "finds_only_the_key_of_its_namespace"};
     memset(text, 'x', sizeof text - 1);
     for (int i = 2; i < 15; i++) arguments[i] = text;
@@ -171,7 +171,7 @@ static void *moves_and_executes(void *nothing) {
     return nothing;
 }
 
-/* The first thread makes calls until the program of the other thread takes its place. */
+/* The first thread makes calls until execve in the other thread replaces the program. */
 CASE(a_thread_executes_a_program_in_a_namespace_of_its_own) {
     enter();
     EXPECT(msgget(OLD, IPC_CREAT | 0600) >= 0);

@@ -105,7 +105,7 @@ CASE(queues_obey_written_limits) {
     struct mq_attr seen;
     EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 3 && seen.mq_msgsize == 256);
     EXPECT(mq_unlink(name()) == 0);
-    /* A default above the maximum has no effect. */
+    /* If a default is above the maximum, a new queue gets the maximum. */
     EXPECT(write_to(MSG_MAX, "2\n") == 2 && write_to(MSGSIZE_MAX, "128\n") == 4);
     queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
     EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 2 && seen.mq_msgsize == 128);
@@ -161,7 +161,6 @@ CASE(the_next_queue_has_the_identifier_that_was_written) {
     EXPECT_ERRNO(want_id("2147483648"), EINVAL);
     EXPECT(want_id("7") == 1 && want_id("4") == 1 && next_id_is() == 4);
     EXPECT(msgctl(wanted, IPC_RMID, NULL) == 0 && want_id("98306") == 5 && msgget(0x7531, IPC_CREAT | 0600) == wanted);
-    /* Creates and removes queues. */
     for (int round = 0; round < 3; round++) EXPECT(msgctl(new_queue(), IPC_RMID, NULL) == 0);
     for (int round = 0; round < 3; round++) {
         EXPECT(want_id("65546") == 5 && next_id_is() == 65546);
@@ -207,7 +206,7 @@ CASE(streams_write_limits) {
     EXPECT_ERRNO(put("w", "junk\n"), EINVAL);
     FILE *stream = fopen(path_of(MSGMAX), "w");
     EXPECT(stream && fprintf(stream, "%d\n", 113) == 4 && fflush(stream) == 0 && value_of(MSGMAX) == 113);
-    /* This write begins behind the start of the file, where it has no effect. */
+    /* The second write of the stream begins after the start of the file. The kernel ignores a write at this offset. */
     EXPECT(fprintf(stream, "114\n") == 4 && fclose(stream) == 0 && value_of(MSGMAX) == 113);
     stream = fopen(path_of(MSGMAX), "w");
     EXPECT(stream && fputs("junk", stream) >= 0);
@@ -296,7 +295,7 @@ static mqd_t sized(const char *queue, long messages, long size) {
     return mq_open(queue, O_RDWR | O_CREAT, 0600, &attributes);
 }
 
-/* In umsg's namespace, this limit applies because the test has set it. */
+/* On umsg, this limit applies because the test has enabled it for the namespace. */
 CASE(a_user_has_the_bytes_of_rlimit_msgqueue) {
     if (geteuid() != 0) return;
     enter();
@@ -307,7 +306,7 @@ CASE(a_user_has_the_bytes_of_rlimit_msgqueue) {
     mqd_t first = sized("/first", 10, 100), second = sized("/second", 7, 50);
     EXPECT(first >= 0 && second >= 0);
     EXPECT_ERRNO(sized("/third", 1, 8), EMFILE);
-    /* An existing queue is charged already. */
+    /* A queue is charged only once: at its creation. */
     EXPECT(mq_close(sized("/first", 10, 8192)) == 0);
     EXPECT(mq_close(second) == 0 && mq_unlink("/second") == 0 && mq_close(sized("/third", 1, 8)) == 0);
     EXPECT_ERRNO(sized("/second", 7, 50), EMFILE);

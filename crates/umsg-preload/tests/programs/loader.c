@@ -1,4 +1,4 @@
-/* Loads a library at run time, by a name that only this program's RUNPATH leads to: `loader FLAGS QUEUE`. */
+/* `loader FLAGS QUEUE`: loads a library by its name at run time. Only this program's RUNPATH names the directory of the library. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

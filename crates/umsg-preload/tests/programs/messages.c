@@ -123,7 +123,7 @@ CASE(a_handler_without_sa_restart_ends_a_blocked_call_with_eintr) {
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EINTR);
     struct timespec later = in_ms(20000);
     EXPECT_ERRNO(mq_timedreceive(queue, buffer, 16, NULL, &later), EINTR);
-    /* A signal that comes before the supervisor takes a call ends also a call that need not wait. */
+    /* This send runs without the timer: a signal before the supervisor takes the call would end even a call that need not wait. */
     ualarm(0, 0);
     EXPECT(mq_send(queue, "x", 1, 0) == 0);
     ualarm(30000, 30000);
@@ -177,7 +177,7 @@ CASE(a_queue_of_the_kernels_still_works) {
     EXPECT(mq_close(queue) == 0);
 }
 
-/* A child that sends and receives for ever, and can be stopped while it holds a lock: there are 100 messages at most. */
+/* Starts a child that sends and receives without end, in a queue of 100 messages at most. A stop may hit the child while it holds a lock. */
 static pid_t busy_child(int side) {
     pid_t child = fork();
     if (child != 0) return child;

@@ -6,7 +6,7 @@
 
 extern char **environ;
 
-/* Expects that calls on the queue fail at once, or wait until their time is over. */
+/* Expects that receives fail at once (`expected` is 1), or wait until their time-out. */
 static void expect_nonblocking(mqd_t queue, int expected) {
     char buffer[16];
     for (int call = 0; call < 2; call++) {
@@ -43,7 +43,7 @@ CASE(descriptors_of_their_own_descriptions_do_not_share_the_flag) {
     expect_nonblocking(same, 1);
     EXPECT(fcntl(same, F_SETFL, 0) == 0);
     expect_nonblocking(other, 0);
-    /* The next openings get the mappings of the closed ones. */
+    /* The next calls of mq_open reuse the mappings of the closed queues. */
     EXPECT(mq_close(same) == 0 && mq_close(other) == 0 && mq_close(queue) == 0);
     other = mq_open(name(), O_RDWR | O_NONBLOCK);
     expect_nonblocking(other, 1);
@@ -60,7 +60,7 @@ CASE(a_child_changes_it_for_its_parent) {
     }
     expect_success(child);
     expect_nonblocking(queue, 1);
-    /* Sets the flag back. This process has kept the flag's value since the fork. */
+    /* Sets the flag back. Since the fork, the flag is shared with another process, so each call asks the kernel for it. */
     EXPECT(fcntl(queue, F_SETFL, 0) == 0);
     expect_nonblocking(queue, 0);
     child = fork();

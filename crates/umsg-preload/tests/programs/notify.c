@@ -534,14 +534,14 @@ CASE(a_thread_has_the_attributes_asked_for) {
     memset(&attributes, 0xff, sizeof attributes);
     send_one(queue);
     wait_for_calls(1);
-    /* musl's stack has the thread's descriptor, too. */
+    /* In musl, the stack also contains the thread's descriptor. */
     EXPECT(stack_size >= 3 << 20 && stack_size < (3 << 20) + (64 << 10) && detached == PTHREAD_CREATE_DETACHED);
 }
 
 static mqd_t again_queue;
 static atomic_int received;
 
-/* As programs do it: register again, then receive all messages. */
+/* Handles a notification as programs do: registers again, then receives all messages. */
 static void receive_all(union sigval value) {
     struct sigevent event = by_thread(receive_all, value.sival_ptr, NULL);
     mq_notify(again_queue, &event);
@@ -626,7 +626,7 @@ CASE(threads_are_started_in_a_forked_child) {
     wait_for_calls(1);
 }
 
-/* glibc's thread of the parent takes the child's notification. */
+/* Only on umsg: on the kernel's queues, the thread that glibc has started in the parent gets the child's notification. */
 CASE(threads_are_started_in_a_child_of_a_process_that_had_some) {
     mqd_t queue = create(O_RDWR, 4);
     struct sigevent event = by_thread(inquire, &event, NULL);
@@ -711,7 +711,7 @@ CASE(another_users_message_notifies) {
 
 static void count_notification(int number) { (void)number; }
 
-/* A signal that came later than its message would interrupt the receive of the next one. */
+/* A signal that arrives after the receive of its message would interrupt the next receive. */
 CASE(a_notification_comes_before_its_message_is_received) {
     enum { MESSAGES = 200000, OFTEN = 16, SECONDS = 20 };
     mqd_t queue = create(O_RDWR, 10);

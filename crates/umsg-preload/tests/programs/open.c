@@ -62,7 +62,7 @@ CASE(a_name_without_its_slash_is_refused_by_glibc_and_the_same_queue_for_musl) {
         EXPECT(again >= 0 && count(again) == 1 && mq_close(queue) == 0 && mq_close(again) == 0);
         again = mq_open(one, O_RDWR);
         EXPECT(again >= 0 && count(again) == 1 && mq_close(again) == 0);
-        /* In three rounds the queue is closed, in the others open: the library removes them in different ways. */
+        /* In three rounds the queue is closed, in three rounds it is open: the library removes closed and open queues in different ways. */
         queue = round < 3 ? -1 : mq_open(whole, O_RDWR);
         EXPECT(mq_unlink(other) == 0);
         EXPECT_ERRNO(mq_open(whole, O_RDWR), ENOENT);

@@ -21,7 +21,7 @@ static void receive_one(mqd_t queue) {
     EXPECT(mq_receive(queue, buffer, 16, NULL) >= 0);
 }
 
-/* The immediate result of poll, with a time-out of zero and with a long one. */
+/* Returns the events that poll reports at once. A poll with a long time-out must report the same events. */
 static short ready(int descriptor, short events) {
     struct pollfd one = {descriptor, events, -1}, again = {descriptor, events, -1};
     int found = poll(&one, 1, 0);
@@ -81,7 +81,7 @@ CASE(poll_times_out) {
     EXPECT_ERRNO(poll(nowhere, 1, 0), EFAULT);
 }
 
-/* A child that acts on the queue after a while. */
+/* Starts a child that calls `act` on the queue after 50 milliseconds. */
 static pid_t later(mqd_t queue, void (*act)(mqd_t)) {
     pid_t child = fork();
     if (child == 0) {
@@ -115,7 +115,7 @@ CASE(a_blocked_poll_ends_when_another_process_receives) {
     }
 }
 
-/* Opens the queue by its name, in a program that has not polled it. */
+/* Opens the queue by its name, and sends. The child that runs this function has not polled the queue. */
 static void send_by_name(mqd_t unused) {
     (void)unused;
     send_one(mq_open(name(), O_WRONLY));
@@ -330,7 +330,7 @@ CASE(select_tells_what_is_readable_and_writable) {
     }
 }
 
-/* glibc's select replaces the time by the time that is left, musl's leaves it as it is. */
+/* glibc's select writes the remaining time to its argument. musl's select leaves the argument unchanged. */
 #ifdef __GLIBC__
 #define AFTER(glibc, musl) (glibc)
 #else
@@ -490,11 +490,11 @@ CASE(a_cancelled_poll_of_many_descriptors_keeps_no_memory) {
         if (round % 10 == 0) usleep(1000);
         expect_cancelled(thread);
     }
-    /* Two pages each would be 23 MB. */
+    /* If each of the 2,900 rounds kept two pages, the process would have 23 MB more. */
     EXPECT(resident_pages() - before < 1000);
 }
 
-/* In this mode the kernel kills a process that makes another system call than read, write and exit. */
+/* In SECCOMP_MODE_STRICT, the kernel kills a process that makes a system call other than read, write and exit. */
 CASE(a_queue_that_nobody_waits_for_takes_no_system_call) {
     mqd_t queue = create(O_RDWR | O_NONBLOCK, 4);
     EXPECT(ready(queue, ANYTHING) == WRITABLE);
@@ -513,7 +513,7 @@ CASE(a_queue_that_nobody_waits_for_takes_no_system_call) {
     expect_success(child);
 }
 
-/* Children that wait for a message, take it and poll again, and others that send. */
+/* Some children wait for a message, take it and poll again. Other children send. */
 CASE(many_processes_poll_and_nothing_is_missed) {
     enum { RECEIVERS = 4, SENDERS = 3, EACH = 2000 };
     mqd_t queue = create(O_RDWR | O_NONBLOCK, 3);
@@ -558,7 +558,7 @@ CASE(many_processes_poll_and_nothing_is_missed) {
     EXPECT(total == SENDERS * EACH && ready(queue, ANYTHING) == WRITABLE);
 }
 
-/* Waits for messages and takes them until it has taken the one that says to stop. */
+/* Waits for messages and receives them, up to the message "stop". Returns the number of the other messages. */
 static long take_until_told_to_stop(mqd_t queue, int set) {
     long received = 0;
     char buffer[16] = "go";
@@ -579,8 +579,8 @@ CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
         struct mq_attr attributes = {.mq_maxmsg = 3, .mq_msgsize = 16};
         mqd_t queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL | O_NONBLOCK, 0600, &attributes);
         EXPECT(queue >= 0);
-        /* Before the fork, the parent does nothing; polls; registers the queue in a set that both use; registers it in a set that only the parent
-           uses. */
+        /* Before the fork, the parent does one of these: nothing; a poll; a registration in a set that both processes use; a registration in a set
+           that only the parent uses. */
         struct pollfd one = {queue, POLLIN, 0};
         struct epoll_event event = {EPOLLIN, {.u64 = 0}};
         int set = way < 2 ? -1 : epoll_create1(EPOLL_CLOEXEC);
@@ -619,7 +619,8 @@ CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
     }
 }
 
-/* If the program takes the number of a descriptor of the library, the library goes on without that descriptor. */
+/* Takes many descriptor numbers for a file of the program, also numbers of the library's descriptors. The library continues without these
+   descriptors. */
 static void take_numbers(int file) {
     for (int number = 400; number < 900; number++) {
         EXPECT(dup2(file, number) == number);

@@ -1,4 +1,4 @@
-/* Descriptors that go from one process to another. */
+/* Descriptors that a process inherits, or gets from another process. */
 #include "check.h"
 #include <poll.h>
 #include <sys/epoll.h>
@@ -49,7 +49,7 @@ CASE(a_grandchild_of_a_bare_fork_shares_the_descriptor) {
     EXPECT(count(queue) == 3);
 }
 
-/* The calls of a program that is started with an open queue; the two cases below run it. */
+/* The calls of a program that inherits an open queue. Other cases start this case as a program. */
 CASE(use_inherited) {
     mqd_t queue = atoi(getenv("QUEUE"));
     char text[100];
@@ -68,7 +68,7 @@ CASE(use_inherited) {
     EXPECT_ERRNO(mq_close(queue), EBADF);
 }
 
-/* The first call of the program is one on the queue. */
+/* The first call of the program uses the inherited queue. */
 CASE(receive_and_poll_inherited) {
     mqd_t queue = atoi(getenv("QUEUE"));
     expect_message(queue, "before");
@@ -78,7 +78,7 @@ CASE(receive_and_poll_inherited) {
     EXPECT(mq_send(queue, "after", 5, 0) == 0 && epoll_wait(set, &event, 1, 0) == 1);
 }
 
-/* The first call on the queue is a select of a forked child. */
+/* The first call on the inherited queue is a select in a forked child. */
 CASE(select_inherited_in_a_child) {
     int queue = atoi(getenv("QUEUE"));
     pid_t child = fork();
@@ -94,7 +94,7 @@ CASE(select_inherited_in_a_child) {
     expect_success(child);
 }
 
-/* The program has used a queue of its own before. */
+/* Before the inherited queue, the program uses a queue that it has created. */
 CASE(use_inherited_after_another) {
     struct mq_attr attributes = {.mq_maxmsg = 1, .mq_msgsize = 1};
     mqd_t other = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, &attributes);
@@ -106,7 +106,7 @@ CASE(use_inherited_after_another) {
     EXPECT(poll(&one, 1, 0) == 0);
 }
 
-/* The program marks the descriptor before any other call. */
+/* The program sets FD_CLOEXEC on the inherited descriptor before any other call. */
 CASE(mark_inherited) {
     int queue = atoi(getenv("QUEUE")), is_range = !strcmp(getenv("MARK"), "range");
     EXPECT((is_range ? close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) : ioctl(queue, FIOCLEX)) == 0);
@@ -117,7 +117,7 @@ CASE(mark_inherited) {
     EXPECT(fstat(queue, &status) == 0 && status.st_size == 80);
 }
 
-/* A close of an inherited descriptor, which no call has named before, ends the registration with its queue. */
+/* The close of an inherited descriptor ends the registration with its queue, even if no earlier call has used the descriptor. */
 CASE(close_inherited_unseen) {
     unsigned number = atoi(getenv("QUEUE"));
     mqd_t queue = mq_open(getenv("NAME"), O_RDWR);
@@ -128,7 +128,7 @@ CASE(close_inherited_unseen) {
     EXPECT(mq_notify(queue, &silent) == 0);
 }
 
-/* A query changes no open file description. */
+/* fstat, the only call of this program, changes nothing in the open file description. */
 CASE(query_inherited) {
     struct stat status;
     EXPECT(fstat(atoi(getenv("QUEUE")), &status) == 0 && status.st_size == 80);
@@ -173,7 +173,7 @@ CASE(a_duplicate_of_a_high_number_survives_exec) {
     mqd_t queue = create(O_RDWR, 4);
     EXPECT(mq_send(queue, "before", 6, 0) == 0);
     mqd_t reader = mq_open(name(), O_RDONLY);
-    /* Leaves other descriptors and a gap between the low and the high number. */
+    /* Puts other descriptors and a gap between the low and the high number. */
     for (int number = 20; number < 40; number++) EXPECT(dup2(0, number) == number);
     int high = fcntl(reader, F_DUPFD, 700);
     EXPECT(high >= 700);
@@ -266,7 +266,7 @@ CASE(a_descriptor_sent_over_a_socket_shares_the_open_file_description) {
     EXPECT(fcntl(reader, F_GETFL) == O_NONBLOCK);
 }
 
-/* As Python's subprocess does it: the child of vfork closes descriptors on its parent's memory. */
+/* Like Python's subprocess, the child of vfork closes descriptors while it runs on its parent's memory. */
 CASE(a_vfork_child_closes_only_its_own_descriptors) {
     mqd_t queue = create(O_RDWR, 4);
     mqd_t other = mq_open(name(), O_RDWR);

@@ -1,5 +1,5 @@
-/* Random operations on queues, their descriptors and epoll sets: `random_polling SEED COUNT` prints the answer to each. The same seed
- * makes the same operations, on the kernel's queues and on umsg's. */
+/* Random operations on queues, their descriptors and epoll sets: `random_polling SEED COUNT` prints the answer to each operation. The same seed
+ * selects the same operations, on the kernel's queues and on umsg's queues. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "musl.h"
 #endif
 
-/* The program's descriptors have numbers of its choice. */
+/* The program moves its descriptors to NUMBERS numbers, beginning with FIRST. */
 enum { NAMES = 2, SETS = 2, FIRST = 20, NUMBERS = 12, DEPTH = 3 };
 
 static char names[NAMES][64];
@@ -102,7 +102,7 @@ static void do_one(long step, int is_child) {
     case 1: close_or_duplicate(); break;
     case 2: case 3: case 4: send_or_receive(); break;
     case 5: poll_all(); break;
-    /* The registrations of a child end with the child, except if its parent had a doorbell by then. */
+    /* A child makes no registrations. On umsg, a child's registrations end with the child, except if the parent already had a doorbell. */
     case 6: case 7: if (!is_child) change_set(step); break;
     case 8: ask_set(); break;
     case 9: unlink_queue(); break;

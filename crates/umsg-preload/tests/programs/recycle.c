@@ -18,7 +18,7 @@ static mqd_t make(int flags) { return create(O_RDWR | flags, 4); }
 
 static void take_away(mqd_t queue) { EXPECT(mq_close(queue) == 0 && mq_unlink(name()) == 0); }
 
-/* From the second removal on, the drop-in uses the segment again. */
+/* From the second removal on, the drop-in uses the segment of the removed queue for the next queue. */
 static void warm_up(void) {
     for (int round = 0; round < 3; round++) take_away(make(0));
 }
@@ -307,7 +307,7 @@ CASE(the_queue_60_has_the_message_old) {
 
 static int rounds_of_opener = 200;
 
-/* Takes a queue's message, if it finds one with a message, and opens each queue only once. */
+/* Opens the queue `rounds_of_opener` times. After each opening, receives a message if the queue has one, and closes the queue. */
 static void open_often(mqd_t unused) {
     (void)unused;
     int found = 0;
@@ -355,7 +355,7 @@ CASE(a_process_that_opens_meanwhile_finds_a_whole_queue_or_none) {
     expect_success(opener);
 }
 
-/* Competes for the name. */
+/* Creates, uses and removes a queue, while other processes or threads do the same with the same name. */
 static void make_often(mqd_t unused) {
     (void)unused;
     for (int round = 0; round < 400; round++) {
@@ -408,7 +408,7 @@ static void *fork_often(void *unused) {
     while (!stops) {
         pid_t pid = fork();
         if (pid == 0) {
-            /* A queue that this child has inherited open stays as it was. */
+            /* If the child has inherited an open queue, the queue stays unchanged. */
             for (int number = 3; number < 12; number++) {
                 struct mq_attr attributes;
                 if (mq_getattr(number, &attributes) == 0) {
@@ -466,7 +466,7 @@ CASE(a_blocked_call_goes_on_with_its_queue) {
 static volatile sig_atomic_t is_unlinking, is_passed;
 static int passed[2];
 
-/* Opens the queue that is being removed, passes the descriptor on, and closes it. */
+/* Opens the queue during its removal, passes the descriptor on, and closes the queue. */
 static void pass_on(int signal) {
     (void)signal;
     int error = errno;

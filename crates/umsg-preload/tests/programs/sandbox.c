@@ -1,5 +1,5 @@
-/* A program in a sandbox: all calls work, or the first one fails with the errno of the sandbox (UMSG_TEST_REFUSED); EACCES may replace EPERM. Then
-   the program exits with 3. */
+/* A program in a sandbox. All calls work, or the first call fails with the errno of the sandbox (UMSG_TEST_REFUSED), or with EACCES in place of
+   EPERM. After such a failure, the program exits with 3. */
 #include "check.h"
 #include <mqueue.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <sys/ipc.h>
 #include <sys/msg.h>
 
-/* The first call of a case. */
+/* Makes the first call of a case. If the sandbox refuses the call, the program exits with 3. */
 #define BEGIN(condition)                                                                                               \
     do {                                                                                                               \
         errno = 0;                                                                                                     \

@@ -1,4 +1,4 @@
-/* A library whose constructor waits for a thread of the program, which runs meanwhile under the loader's lock. */
+/* A library whose constructor waits for a thread of the program. During this wait, dlopen holds the lock of the dynamic linker. */
 #include <unistd.h>
 
 extern volatile int started, finished;

@@ -1,5 +1,5 @@
 /* Measures the stack that each call takes: the call runs on a stack that is filled with a pattern first. The program is linked with -z now, so that
- * the dynamic linker's own work is not counted. `stack LIMIT` fails if a call takes more bytes than that; 0 is no limit. */
+ * the dynamic linker's own work is not counted. `stack LIMIT` fails if a call takes more than LIMIT bytes; 0 means no limit. */
 #define main main_of_cases
 #include "check.h"
 #undef main
@@ -138,7 +138,7 @@ static void descriptors(void) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", other);
     MEASURE("readlink", readlink(path, buffer, sizeof buffer));
     MEASURE("close", close(other));
-    /* The library does not see this call, so it does not know the number. */
+    /* A bare system call bypasses the library, so the library does not know the new descriptor. */
     other = (int)bare_call(SYS_dup, queue, 0, 0, 0);
     MEASURE("mq_send to a descriptor that is not known", mq_send(other, buffer, 8, 1));
     MEASURE("mq_close of it", mq_close(other));
@@ -183,7 +183,7 @@ static void send_and_receive_typed(void) {
     msgrcv(id, &message, sizeof message.bytes, 0, IPC_NOWAIT);
 }
 
-/* The calls after the death of a peer that made the same calls, many times. */
+/* Measures `work` 60 times, each time after the kill of a process that was repeating `work`. */
 static void after_kills(const char *name, void (*work)(void)) {
     int most = 0;
     for (int kills = 0; kills < 60; kills++) {

@@ -108,7 +108,7 @@ CASE(bad_addresses_are_efault_and_a_receive_consumes_the_message) {
     EXPECT_ERRNO(msgrcv(id, nowhere, 16, 0, IPC_NOWAIT), ENOMSG);
 }
 
-/* The type lies at the end of a page, and the text on the next one. */
+/* The type is at the end of a page, and the text is on the next page. */
 CASE(a_text_on_another_page_than_its_type_is_copied_or_efault) {
     int id = create_id();
     long page = sysconf(_SC_PAGESIZE);
@@ -265,7 +265,7 @@ static void any_handler_ends(int flags) {
         EXPECT_ERRNO(msgrcv(id, &message, 4, 0, 0), EINTR);
         EXPECT(handled > 0);
     }
-    /* A supervised call may be interrupted before the supervisor gets it, also if it does not block. */
+    /* A signal before the supervisor gets a call may interrupt the call, even if the call does not block. So the signal is blocked during fill(). */
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);
@@ -435,7 +435,7 @@ CASE(the_last_sender_and_receiver_are_named) {
     pid_t child = fork();
     if (child == 0) {
         expect_text(id, 1, 0, 1, "first");
-        /* This receive mostly has to wait. */
+        /* In most runs, this receive waits. */
         expect_text(id, 2, 0, 2, "second");
         _exit(0);
     }
@@ -446,7 +446,7 @@ CASE(the_last_sender_and_receiver_are_named) {
     EXPECT(state.msg_lspid == getpid() && state.msg_lrpid == child);
 }
 
-/* Creates and removes queues. From the third one on, they use one segment. */
+/* Creates and removes five queues. The third and later queues use one segment. */
 static void make_some(key_t key) {
     for (int i = 0; i < 5; i++) {
         int id = msgget(key, IPC_CREAT | 0600);
@@ -534,7 +534,8 @@ CASE(a_child_keeps_away_from_the_queues_that_its_parent_makes_later) {
     EXPECT(msgctl(next, IPC_RMID, NULL) == 0);
 }
 
-/* Writes the directory of the queues' files. If this process has moved to another IPC namespace, that is the directory of the namespace. */
+/* Writes the path of the directory of the queues' files. If this process has moved to another IPC namespace, that namespace has its own
+ * directory. */
 static void directory(char *path, size_t size) {
     glob_t found;
     snprintf(path, size, "%s/ipc-*/msg", getenv("UMSG_DIR"));
@@ -565,7 +566,7 @@ CASE(removed_queues_are_unmapped) {
             EXPECT(msgctl(other, IPC_RMID, NULL) == 0);
             continue;
         }
-        /* Another process removes the queue, which this process does not notice. */
+        /* Another process removes the queue, and this process does not notice the removal. */
         pid_t child = fork();
         if (child == 0) _exit(msgctl(other, IPC_RMID, NULL));
         expect_success(child);

@@ -64,7 +64,7 @@ CASE(closing_and_opening_under_senders_loses_no_memory_access) {
     EXPECT(sent == received);
 }
 
-/* Opens and closes a different queue in each thread. There are more threads than records of threads. */
+/* Opens and closes a different queue in each thread. The tests use more threads than the library has records of threads. */
 static void *one_message(void *number) {
     char own[80], buffer[16];
     snprintf(own, sizeof own, "%s-%ld", name(), (long)number);
@@ -106,7 +106,7 @@ CASE(threads_that_come_and_go_leave_nothing_mapped) {
     EXPECT(mapped_queues() == 0);
 }
 
-/* Queues with a name stay mapped for the next opening: a few of them, and none that was removed or polled. */
+/* A few closed queues with a name stay mapped for the next opening, but no queue that was removed or polled. */
 CASE(few_closed_queues_stay_mapped) {
     name();
     char own[80];

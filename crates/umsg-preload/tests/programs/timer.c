@@ -1,5 +1,5 @@
-/* A timer that fires 10,000 times a second, whose handler sends to and receives from the queue that its thread and another process
- * hammer. Every message is accounted for: `timer CASE SECONDS`. */
+/* The handler of a timer that fires 10,000 times a second sends to a queue and receives from it. The interrupted thread and another process use the
+ * same queue all the time. Every message is accounted for. `timer CASE` runs for 5 seconds, or for UMSG_SIGNAL_SECONDS. */
 #include "check.h"
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -23,7 +23,7 @@ static volatile int *stop;
 /* Mixes a number, so that lost and repeated numbers do not cancel out in the sums. */
 static unsigned long mixed(unsigned long number) { return (number + 1) * (number + 1) * 0x9e3779b97f4a7c15; }
 
-/* The thread, which the timer interrupts, may block for ever; the others never do. */
+/* The calls of the interrupted thread may block without a limit. The calls of the handler and of the other process never block. */
 static void send_one(int sender, mqd_t to) {
     struct letter letter = {sender, tallies[sender].sent};
     if (mq_send(to, (char *)&letter, sizeof letter, sender == HANDLER) == 0)
@@ -42,7 +42,7 @@ static void receive_one(int receiver, mqd_t from) {
     }
 }
 
-/* The handler makes one call in each run. One of two runs lets a thread continue that is blocked in the full or empty queue. */
+/* The handler sends in one run and receives in the next. So two runs let a thread continue that is blocked in the full or empty queue. */
 static void on_timer(int number) {
     (void)number;
     int error = errno;
@@ -81,7 +81,7 @@ static void expect_all_accounted_for(void) {
     }
 }
 
-/* The thread's own calls are made on `mine`, the other two's never block. */
+/* The thread makes its calls on `mine`. The calls of the handler and of the other process never block. */
 static void hammer(mqd_t mine) {
     tallies = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT(tallies != MAP_FAILED);

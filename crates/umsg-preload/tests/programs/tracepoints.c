@@ -1,4 +1,5 @@
-/* Passes each static tracepoint of the library. The queues are there: /traced for one message, /short for messages that live a millisecond. */
+/* Passes each static tracepoint of the library. The test has created the queues: /traced for one message, /short with messages that expire after a
+ * millisecond. */
 #include "check.h"
 #include <sys/ipc.h>
 #include <sys/msg.h>

@@ -7,7 +7,7 @@
 
 enum { OWNER = 61001, MEMBER = 61002, STRANGER = 61003, GROUP = 61000 };
 
-/* umsg's namespace, as `umsg setup` makes it. */
+/* Prepares umsg's namespace for several users, as `umsg setup` does. Returns 0 if the program does not run as root. */
 static int can_become_others(void) {
     if (geteuid() != 0) {
         fprintf(stderr, "left out: only root can become other users\n");
@@ -75,7 +75,7 @@ static void use_as_granted(void) {
     EXPECT(epoll_wait(set, &event, 1, 0) == 1 && event.events == expected);
 }
 
-/* Leaves the queue with one message, as each opener finds it. */
+/* Restores the state that `use_as_granted` expects: the queue has one message. */
 static void put_in_order(void) {
     char buffer[16];
     mqd_t queue = mq_open(queue_name, O_RDWR | O_NONBLOCK);
@@ -142,7 +142,7 @@ static void send_one(void) {
     EXPECT(queue >= 0 && mq_send(queue, "x", 1, 0) == 0);
 }
 
-/* Mode 0622: all users send, and only the owner receives; 0666: users receive messages of other users. */
+/* With mode 0622, all users send, and only the owner receives. With mode 0662, the group receives, too. */
 static void wait_for_a_stranger(void) {
     char buffer[16];
     mqd_t queue = mq_open(queue_name, O_RDONLY);
@@ -186,7 +186,7 @@ static void poll_what_was_opened_before(void) {
     expect_success(child);
 }
 
-/* Acts as a daemon: opens the queue as root, and polls it as a user without permission to open it. */
+/* Acts as a daemon: opens the queue as root, and polls the queue as a user without permission to open it. */
 CASE(who_gave_up_his_user_still_polls) {
     if (!can_become_others()) return;
     opened_before = create(O_RDWR, 4);
@@ -204,7 +204,7 @@ static void open_as(uid_t effective) {
     EXPECT(seteuid(0) == 0);
 }
 
-/* The process has used queues as root before, and no process has it open. */
+/* The process has used queues as root before. No process has the queue open. */
 CASE(a_process_with_another_effective_user_is_denied_the_queues_of_others) {
     if (!can_become_others()) return;
     mode = 0600;
@@ -219,7 +219,7 @@ CASE(a_process_with_another_effective_user_is_denied_the_queues_of_others) {
     EXPECT(seteuid(0) == 0);
 }
 
-/* Only on umsg: only root may add the directories of the queues. */
+/* Only on umsg: without root, a process can't add the missing directories of the queues. */
 CASE(a_creation_where_only_root_can_prepare_the_namespace_is_denied) {
     const char *directory = getenv("UMSG_DIR");
     if (geteuid() != 0 || !directory) return;

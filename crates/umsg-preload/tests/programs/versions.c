@@ -1,4 +1,4 @@
-/* Opens a queue by the name that librt exported before glibc 2.34, and sends by the one that libc exports now. */
+/* Opens a queue and receives by the symbols that librt exported before glibc 2.34. Sends by the symbol that libc exports now. */
 #include <fcntl.h>
 #include <mqueue.h>
 #include <stdio.h>

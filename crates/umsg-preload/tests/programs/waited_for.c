@@ -20,6 +20,6 @@ int main(int count, char **arguments) {
     pthread_t thread;
     if (count != 2 || pthread_create(&thread, NULL, call, NULL) != 0) return 2;
     if (!dlopen(arguments[1], RTLD_NOW)) return 3;
-    /* The constructor gives up after ten seconds. */
+    /* `finished` is 0 if the constructor has ended its wait after ten seconds. */
     return !finished;
 }

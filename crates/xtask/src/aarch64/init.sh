@@ -20,7 +20,7 @@ ulimit -c 0
 ulimit -n 1024
 ulimit -H -n 1048576
 
-# run NAME DIRECTORY SECONDS PROGRAM ARGUMENT...: runs a test program, for this time at most.
+# run NAME DIRECTORY SECONDS PROGRAM ARGUMENT...: runs a test program, for SECONDS at most.
 run() {
     name=$1
     directory=$2
@@ -30,7 +30,7 @@ run() {
     cd "$directory"
     timeout -s KILL "$limit" "$@" </dev/null 2>&1
     status=$?
-    # The last line may be incomplete.
+    # Ends the last line of the program's output, which may be incomplete.
     echo
     for file in /dev/shm/*; do
         [ -e "$file" ] && echo "left behind: $file" && rm -rf "$file"

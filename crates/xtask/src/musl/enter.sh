@@ -1,6 +1,6 @@
 # enter.sh COMMAND...: runs a command where sh and true are BusyBox, a static program, as in a system without glibc.
 #
-# A preloaded library for musl does not fit programs of glibc that the tests' programs start.
+# The tests' programs start sh and true. Programs of glibc can't load a preloaded library for musl.
 set -eu
 
 mount --make-rprivate /
