@@ -52,7 +52,8 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     }
     let mut files = workspace.files("*.rs")?;
     files.extend(workspace.files("*.py")?);
-    let unnamed = index::problems(&page, &files);
+    let read = |file: &str| fs::read_to_string(workspace.root.join(file)).context(file);
+    let unnamed = index::problems(&page, &files, read)?;
     if options.json {
         values.push(json!({ "files": unnamed }));
         println!("{:#}", Value::from(values));
@@ -64,7 +65,7 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     match (count, unnamed.len()) {
         (0, 0) => Ok(()),
         (0, unnamed) => Err(Failure::new(format!(
-            "{unnamed} problems with the files that ARCHITECTURE.md names. Add a row beside those of the same subject, or mend the row."
+            "{unnamed} problems with the files and names in ARCHITECTURE.md. Add a row beside those of the same subject, or mend the row."
         ))),
         (count, _) => Err(Failure::new(format!(
             "{count} problems with the floors that ARCHITECTURE.md declares. Move the code to a lower floor, or pass the value as a parameter."

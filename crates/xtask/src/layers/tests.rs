@@ -185,12 +185,23 @@ fn a_file_that_no_row_names_and_a_name_without_a_file_are_problems() {
         "crates/other/src/two.rs",
     ]
     .map(str::to_owned);
-    let complete =
-        "| a | `room/one.rs` |\n| b | in `room/`: `two.rs` |\n| c | `other`: `two.rs` |\n";
-    assert!(index::problems(complete, &files).is_empty());
+    let problems = |page: &str| {
+        let text = |_: &str| Ok::<_, ()>("fn take_one() {}\nstruct Two;\n".to_owned());
+        index::problems(page, &files, text).unwrap()
+    };
+    let rest = "| b | in `room/`: `two.rs` |\n| c | `other`: `two.rs` |\n";
+    let good = "| a, with `umsg take` (`take_one`, `Two`) | `room/one.rs` |\n";
+    assert!(problems(&format!("{good}{rest}")).is_empty());
+    let renamed = "| a (`take_two`) | `room/one.rs` |";
+    assert_eq!(
+        problems(&format!("{renamed}\n{rest}")),
+        [format!(
+            "take_two: no file of this row of ARCHITECTURE.md contains the name: {renamed}"
+        )]
+    );
     let gone = "| a | in `room/`: `one.rs`; `two.rs` |\n| c | `other`: `three.rs` |";
     assert_eq!(
-        index::problems(gone, &files),
+        problems(gone),
         [
             "crates/other/src/two.rs: no table of ARCHITECTURE.md names this file",
             "three.rs: ARCHITECTURE.md names this file, but there is no such file: | c | `other`: `three.rs` |"
