@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use umsg::posix::LeaseError;
 use umsg::{posix, sysv};
 
-/// A lease of the library, of a queue of either kind.
+/// A lease as the Rust crate `umsg` returns it, from a POSIX or a System V queue.
 pub enum Held {
     Posix(posix::Lease<'static>),
     SysV(sysv::Lease<'static>),

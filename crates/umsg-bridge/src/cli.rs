@@ -36,8 +36,8 @@ Examples:
 
 Exit codes:
   0  the bridges ended without an error, or `check` found no fault
-  1  `check` found faults, `status` found a bridge that does not run or no
-     bridge, or a system call failed
+  1  `check` found faults; `status` found no bridge, or found a bridge that
+     does not run; or a system call failed
   2  the command line or the configuration is wrong"
 )]
 pub struct Cli {

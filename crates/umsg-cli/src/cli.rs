@@ -209,8 +209,8 @@ Environment:
                 programs. By default, umsg looks for libumsg_preload.so in its
                 own directory, ../lib, ../lib/umsg and ../lib/umsg/musl, and
                 takes the first file that was built for the program's C library
-  UMSG_RUN      the path of umsg, by which the drop-in starts static programs;
-                `umsg run` sets it
+  UMSG_RUN      the path of the command umsg, which the drop-in runs to start
+                static programs; `umsg run` sets the variable
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
                 spinning [default: adaptive]
   UMSG_DEBUG    1: a program under `umsg run` prints on standard error why its

@@ -131,7 +131,7 @@ fn check_bridge(bridge: &Bridge) -> Result<(), String> {
         return Err("`window` must be 1 to 65536 messages".to_owned());
     }
     if !(1..=1 << 24).contains(&bridge.dedupe) || bridge.dedupe < bridge.window {
-        return Err("`dedupe` must be 1 to 16777216 sequences, and at least `window`".to_owned());
+        return Err("`dedupe` must be from 1 to 16777216 sequence numbers of the stream, and not below `window`".to_owned());
     }
     if bridge.on_reject == OnReject::DeadLetter && bridge.dead_letter.is_none() {
         return Err(
@@ -162,7 +162,9 @@ fn check_direction(bridge: &Bridge) -> Result<(), String> {
         _ => {}
     }
     let is_only = |is_used: bool, wanted: bool, setting: &str, of: &str| match is_used && !wanted {
-        true => Err(format!("`{setting}` is a setting of {of}")),
+        true => Err(format!(
+            "`{setting}` is permitted only for {of}: remove the setting"
+        )),
         false => Ok(()),
     };
     is_only(

@@ -7,10 +7,10 @@ use umsg::ring::{INLINE, ReceiveError, RingError, SendError};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The call fails with EBADF.
-    #[error("the address does not belong to an open ring")]
+    #[error("the pointer does not belong to an open ring")]
     NoRing,
     /// The call fails with EBADF.
-    #[error("the address does not belong to an open sender of a ring")]
+    #[error("the pointer does not belong to an open sender of a ring")]
     NoSender,
     /// The call fails with EBADF.
     #[error("{0} is not an open file descriptor")]

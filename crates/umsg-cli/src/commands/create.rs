@@ -35,9 +35,9 @@ use crate::{place, streams, values};
 /// fair:N, the lower priorities together get one of every N + 1 deliveries. Programs under `umsg run` can also use a queue with fair:N.
 ///
 /// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process closes it. If the last process
-/// was killed, the queue is removed by the next `umsg ls`, `umsg gc` or attempt to open it. A new queue stays until a process has opened it. `umsg
-/// send` and `umsg recv` open the queue like any program: the queue may be removed when these commands end. Commands that only inspect the queue do
-/// not count as users.
+/// was killed, the queue is removed by the next `umsg ls`, `umsg gc` or attempt to open it. A new queue that no process has opened yet is not
+/// removed. `umsg send` and `umsg recv` open the queue like any program: the queue may be removed when these commands end. Commands that only inspect
+/// the queue do not count as users.
 ///
 /// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. A mode with send-only or receive-only access, such
 /// as 0622, is enforced only by umsg's library. Such a mode does not stop a program that accesses the queue's file directly. If senders must not see

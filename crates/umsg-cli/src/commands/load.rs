@@ -23,8 +23,8 @@ use crate::{place, progress, streams};
 
 /// Create a queue from a file that `umsg dump` wrote
 ///
-/// The queue gets the saved attributes, regardless of the umask. It gets the messages in their order, with their priorities, senders and times. Other
-/// processes see the queue only when it is complete. The command refuses a truncated or altered file.
+/// A POSIX queue gets the saved attributes, regardless of the umask, and the messages in their order, with their priorities, senders and times. Other
+/// processes see a POSIX queue only when the queue is complete. The command refuses a truncated or altered file.
 ///
 /// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The messages show this command as their
 /// sender. Other processes see the empty queue first, and then all messages at once. If the saved queue was closed for sending, the command closes
@@ -43,7 +43,8 @@ pub struct Load {
     /// The queue: a name, or for System V a key; with --into-existing also id:32769 [default: the name or key of the saved queue]
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Option<Address>,
-    /// Send the messages to an existing queue, behind its messages of the same priority. If the queue has no room for all messages, the command sends none
+    /// Send the messages to an existing queue, behind its messages of the same priority. If the queue has no room for all messages, the command sends
+    /// none
     #[arg(long)]
     into_existing: bool,
     #[command(flatten)]

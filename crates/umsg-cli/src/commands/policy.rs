@@ -21,8 +21,8 @@ pub struct Policy {
     /// Time to live of messages, such as 500ms, 5s or 2m. Older messages are dropped, or moved to --dead-letter [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_hyphen_values = true)]
     ttl: Option<Duration>,
-    /// Maximum number of deliveries of a message. Deliveries by `umsg recv` count, and deliveries to programs that acknowledge each message after its
-    /// receipt (leases). A message that is returned after its last permitted delivery moves to --dead-letter [default: any number]
+    /// Maximum number of deliveries of a message. Only leases count: the deliveries by `umsg recv`, and those to programs that acknowledge each
+    /// message after its receipt. A message that is returned after its last permitted delivery moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_hyphen_values = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was full, each with

@@ -115,8 +115,8 @@ Environment:
   UMSG_IPC_NAMESPACE
                 the IPC namespace to which UMSG_DIR belongs, or `share` if all
                 IPC namespaces use the queues in UMSG_DIR; `umsg run` sets it
-  UMSG_RUN      the path of umsg, by which the drop-in starts static programs;
-                `umsg run` sets it
+  UMSG_RUN      the path of the command umsg, which the drop-in runs to start
+                static programs; `umsg run` sets the variable
   LD_PRELOAD    other libraries; they are loaded before the drop-in"
 )]
 pub struct Run {

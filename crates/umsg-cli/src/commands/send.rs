@@ -90,7 +90,7 @@ pub struct Send {
     /// --priority and --type replace these priorities or types
     #[arg(long, conflicts_with_all = ["lines", "null", "strip_newline", "keep_newline"])]
     from_json: bool,
-    /// Remove one line feed at the end of standard input. --lines removes the line feed of each line without this option
+    /// Remove one line feed at the end of standard input. --lines does not need this option: it removes the line feed of each line anyway
     #[arg(long, overrides_with = "keep_newline")]
     strip_newline: bool,
     /// Keep the line feed at the end of standard input (the default); with --lines, keep the line feed of each line

@@ -33,7 +33,7 @@ use crate::place;
 /// "from other queues" counts the dead letters that other queues have moved to this queue, by reason.
 ///
 /// "retry delay" is the delay before a message is delivered again if its receiver failed. "sending" shows whether the queue is open or closed for
-/// sending. "closes" shows the event that closes the queue.
+/// sending. "closes" shows what closes the queue for sending: `umsg close`, or the end of its last producer.
 ///
 /// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
 /// because their time to live had ended. "memory" is the memory that the queue uses now, and its number of slots; a slot holds one message. Times are

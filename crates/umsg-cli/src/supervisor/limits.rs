@@ -219,7 +219,7 @@ impl Open {
         if written.len() < text.len() && !has_end {
             refused(
                 self.limit,
-                &"the limit keeps its value, because the text is too long: open the file for writing only, or write at most 10 characters",
+                &"the limit keeps its value: in a file that is open for reading and writing, the text may have at most 10 characters. Open the file write-only, or write a shorter text",
             );
             return;
         }

@@ -46,7 +46,8 @@ unsafe fn recorded(fd: c_int, event: *const sigevent, call: impl FnOnce() -> c_i
 /// # Safety
 /// The conditions of libc's mq_notify.
 unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
-    // As for a send, an entry of the table is enough: the descriptor's file is not checked.
+    // If the table of descriptors has an entry for `fd`, the call trusts the entry, as mq_send does. The file of the descriptor is checked only
+    // without an entry.
     let held = match table::hold(fd) {
         Some(held) => Ok(Some(held)),
         None => ours::checked_queue(fd),

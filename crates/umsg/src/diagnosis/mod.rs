@@ -25,9 +25,9 @@
 //! ```
 
 // The modules: `examination` and `repair` have the steps. `subject` is their interface to a queue; `posix` and `sysv` implement it. The checks of
-// both kinds of queues are in `header`, `view` (a copy at rest), `slots`, `nodes`, `leases`, `arena` and `rehearsal`; those of POSIX queues in
-// `ring`, `store` and `hints`; those of System V queues in `types`. The results are in `findings`, `problems`, `locks`, `repairs`, `pollers`,
-// `process` and `users`. `refused` asks the kernel, and needs no queue.
+// both kinds of queues are in `header`, `view` (a copy of the queue, made while no process changes it), `slots`, `nodes`, `leases`, `arena` and
+// `rehearsal`; those of POSIX queues in `ring`, `store` and `hints`; those of System V queues in `types`. The results are in `findings`, `problems`,
+// `locks`, `repairs`, `pollers`, `process` and `users`. `refused` finds the system calls that the kernel or a sandbox refuses, and needs no queue.
 mod arena;
 mod examination;
 mod findings;

@@ -66,7 +66,7 @@ impl Role {
     }
 }
 
-/// Makes this number of kills.
+/// Kills a process of the role `victim` in each of `kills` trials, and counts the trials in which the surviving process got stuck.
 pub fn measure<P: Peer>(
     peer: &P,
     plan: &Plan,

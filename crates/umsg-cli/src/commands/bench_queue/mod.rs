@@ -46,8 +46,8 @@ const START: Duration = Duration::from_millis(50);
 /// at the end.
 ///
 /// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" is the time from the planned
-/// send, as the rate requires it, to the end of the receive. This time includes the delay of a late sender. A sender is late if the queue is full or the
-/// machine is busy. If the two times differ much, the rate is too high for this depth, or for this machine.
+/// send, as the rate requires it, to the end of the receive. This time includes the delay of a late sender. A sender is late if the queue is full or
+/// the machine is busy. If the two times differ much, the rate is too high for this depth, or for this machine.
 ///
 /// "blocked" counts sends that found the queue full, and receives that found the queue empty. The CPU times of the senders and of the receivers
 /// include the time that they spin. Senders also use CPU time to keep the rate.
@@ -229,7 +229,8 @@ impl BenchQueue {
         ending.unblock_in(&mut command);
         let mut child = command.spawn().map_err(|error| failed(&error))?;
         let output = child.stdout.take();
-        let output = output.ok_or_else(|| failed(&"the process has no output"))?;
+        let output = output
+            .ok_or_else(|| failed(&"there is no pipe from the sender or receiver process"))?;
         let output = BufReader::new(output);
         Ok(Part { child, output })
     }

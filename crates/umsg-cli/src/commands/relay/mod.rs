@@ -47,9 +47,9 @@ use worker::{Scene, Worker};
 /// key:0x1234,type=1 carries messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of
 /// pairs.
 ///
-/// The relay runs until SIGTERM or SIGINT. If umsg's queue is removed or corrupted at that time, a pair may hold one message that it has received
-/// from the kernel's queue and can't send. The relay returns this message to the kernel's queue. If the kernel's queue has no room for the message,
-/// the message is lost, and the relay prints an error. No other message is lost.
+/// The relay runs until SIGTERM or SIGINT. If the signal comes while umsg's queue is missing or corrupted, a pair may hold one message that it has
+/// received from the kernel's queue and can't send. The relay returns this message to the kernel's queue. If the kernel's queue has no room for the
+/// message, the message is lost, and the relay prints an error. No other message is lost.
 ///
 /// If the relay is killed (SIGKILL), at most one message of each pair is affected. A pair that carries to the kernel's queue, or from a System V
 /// queue of the kernel, may deliver this message twice. A pair that carries from a POSIX queue of the kernel may lose the message if it has left the
@@ -89,8 +89,8 @@ pub struct Relay {
     /// Carry messages from umsg's queue to the kernel's queue
     #[arg(long, value_name = "QUEUE", value_parser = declared())]
     out: Vec<Declared>,
-    /// Carry messages of these types from the kernel's System V queue to umsg's queue, and messages of all other types from umsg's queue to the
-    /// kernel's queue
+    /// With type=N: carry messages of type N from the kernel's System V queue to umsg's queue, and messages of all other types from umsg's queue to
+    /// the kernel's queue. With except=N, the directions are exchanged
     #[arg(long, value_name = "QUEUE,type=N", value_parser = declared())]
     both: Vec<Declared>,
     /// Create a missing queue with the attributes and the mode of the other queue of its pair

@@ -132,7 +132,7 @@ pub fn pairs(into: &[Declared], out: &[Declared], both: &[Declared]) -> Result<V
             (_, Want::Any) => {
                 return Err(wrong(
                     one,
-                    "with --both, messages would circulate; write the types for umsg after the queue's name, as in key:0x1234,type=1",
+                    "--both without a type would send messages in a circle; after the queue's name, write the type that goes to umsg's queue, as in key:0x1234,type=1",
                 ));
             }
             (_, Want::Type(mtype)) => Want::Except(mtype),

@@ -337,7 +337,7 @@ impl Ends {
         if message.len() > room.len() {
             *hand = Some((i64::from(priority), message.to_vec()));
             return Err(Halt::Trouble(format!(
-                "a message of {} bytes, received before the kernel's queue was created again, is too long: the queue takes {}",
+                "a message of {} bytes is too long: the queue takes at most {}. The message comes from the kernel's earlier queue of this name",
                 message.len(),
                 room.len()
             )));

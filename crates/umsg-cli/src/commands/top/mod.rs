@@ -65,7 +65,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// the screen has no room. In the tree view, a group shows the FILL of its fullest queue.
 ///
 /// --json prints the same figures as one object per refresh, and --batch prints a table per refresh. The output ends with a signal, or after -n
-/// refreshes. Without these options, standard input and output must be a terminal. The first refresh has no rates.
+/// refreshes. Without --json and --batch, standard input and standard output must be a terminal. The first refresh has no rates.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

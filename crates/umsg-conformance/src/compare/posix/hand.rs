@@ -17,7 +17,7 @@ use crate::sys;
 /// The maximum number of processes in a history.
 const MOST: usize = 1000;
 
-/// The number of words that the workers of a side share: a list of all processes of the history so far.
+/// The number of shared words of the workers of a side. The words hold a list of all processes of the history so far: its length, then the processes.
 pub const WORDS: usize = 1 + MOST;
 
 /// The position of the registered process in the text of a queue's descriptor.

@@ -46,7 +46,7 @@ pub enum ControlError {
     #[error("a user or group id must not be -1")]
     InvalidOwner,
     /// EAGAIN: the queue's lock is not released. A process was stopped in the middle of a call, or has overwritten the lock.
-    /// [`sysv::repair`](crate::sysv::repair) takes the lock from a process that can't hold the lock.
+    /// [`sysv::repair`](crate::sysv::repair) releases the lock if the recorded owner can't really hold the lock.
     #[error(
         "a stopped process holds the queue's lock, or a process has overwritten the lock: continue or end the stopped process, or repair the queue"
     )]
