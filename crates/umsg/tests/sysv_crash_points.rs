@@ -77,6 +77,7 @@ const OTHER_FILES: &[&str] = &[
     "sysv_recycling.rs",
     "sysv_registry_crash.rs",
     "sysv_scan.rs",
+    "sysv_sums.rs",
     "real_time.rs",
     "salvage_killed.rs",
 ];

@@ -7,6 +7,7 @@ pub mod events;
 pub mod face;
 pub mod fault;
 pub mod place;
+pub mod scan;
 pub mod scarce;
 pub mod seccomp;
 pub mod shared;
