@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
 use super::registry::{has_key_symlink, index_of, is_marked, is_no_file, said};
-use super::scan::{Counts, Scan, entry_behind};
+use super::scan::{Counted, Scan, entry_behind};
 use super::status::TO_LOOK;
 use crate::namespace::{FileError, Files, INDICES, Namespace};
 use umsg_shm::sysv_engine::segment::Summary;
@@ -160,15 +160,15 @@ pub(super) fn mapped_totals(scan: &Scan) -> Option<Totals> {
     scan.sum_mapped(Totals::default(), add)
 }
 
-fn sum(all: &[Counts]) -> Totals {
+fn sum(all: &[Counted]) -> Totals {
     all.iter().fold(Totals::default(), add)
 }
 
-pub(super) fn add(sum: Totals, queue: &Counts) -> Totals {
+pub(super) fn add(sum: Totals, queue: &Counted) -> Totals {
     Totals {
         queues: sum.queues + 1,
-        messages: sum.messages.saturating_add(queue.messages),
-        bytes: sum.bytes.saturating_add(queue.bytes),
+        messages: sum.messages.saturating_add(queue.counts.messages),
+        bytes: sum.bytes.saturating_add(queue.counts.bytes),
         highest_index: sum.highest_index.max(queue.id as u32 % INDICES),
     }
 }

@@ -176,11 +176,10 @@ struct Known {
     last: Option<QueueCounts>,
 }
 
-/// The counts of a queue.
-pub(super) struct Counts {
+/// The counts of a queue, with the queue's identifier.
+pub(super) struct Counted {
     pub(super) id: i32,
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
+    pub(super) counts: QueueCounts,
 }
 
 impl Scan {
@@ -329,7 +328,7 @@ impl Scan {
 
     /// Adds up the counts of the queues from mapped headers alone. None if a header is not mapped, its file was truncated, its queue was removed for
     /// good, or a queue has two key symlinks.
-    pub(super) fn sum_mapped<T>(&self, nothing: T, add: impl Fn(T, &Counts) -> T) -> Option<T> {
+    pub(super) fn sum_mapped<T>(&self, nothing: T, add: impl Fn(T, &Counted) -> T) -> Option<T> {
         let mut last = None;
         self.queues.iter().try_fold(nothing, |sum, known| {
             let is_new = last.replace(known.link.id) != Some(known.link.id);
@@ -356,7 +355,7 @@ impl Scan {
     }
 
     /// Returns the counts of the queues, by index.
-    pub(super) fn counts(&mut self, files: &mut Files) -> Result<Vec<Counts>, OpenError> {
+    pub(super) fn counts(&mut self, files: &mut Files) -> Result<Vec<Counted>, OpenError> {
         self.read(files, Known::counts, |counts| counts.id)
     }
 
@@ -406,29 +405,26 @@ impl Known {
     }
 
     /// Returns the counts from the mapped header. The inner value is None if the segment holds no queue.
-    fn mapped_counts(&self) -> Option<Option<Counts>> {
+    fn mapped_counts(&self) -> Option<Option<Counted>> {
         let counts = self.view.as_ref()?.counts()?;
         Some(counts.map(|counts| self.counted(counts)))
     }
 
-    fn counted(&self, counts: QueueCounts) -> Counts {
-        Counts {
-            id: self.link.id,
-            messages: counts.messages,
-            bytes: counts.bytes,
-        }
+    fn counted(&self, counts: QueueCounts) -> Counted {
+        let id = self.link.id;
+        Counted { id, counts }
     }
 
-    fn counts(&self, files: &mut Files) -> Result<Option<Counts>, OpenError> {
+    fn counts(&self, files: &mut Files) -> Result<Option<Counted>, OpenError> {
         if let Some(counts) = self.mapped_counts() {
             return Ok(counts);
         }
         let entry = entry_behind(files, &self.link)?;
-        Ok(entry.map(|entry| Counts {
-            id: self.link.id,
-            messages: entry.messages,
-            bytes: entry.bytes,
-        }))
+        Ok(entry.map(
+            |Entry {
+                 messages, bytes, ..
+             }| self.counted(QueueCounts { messages, bytes }),
+        ))
     }
 }
 
