@@ -289,7 +289,7 @@ fn json_that_recv_printed_is_sent_as_it_was() {
         .fails(1, &["a POSIX queue has no types"]);
     let cut = site.umsg(&["recv", "/q", "--json", "--truncate", "0"]);
     site.umsg_with_input(&["send", "/q", "--from-json"], &cut.output)
-        .fails(1, &["\"size\" is 1, but there are 0 bytes"]);
+        .fails(1, &["\"size\" is 1, but \"data\" has 0 bytes"]);
 }
 
 #[test]

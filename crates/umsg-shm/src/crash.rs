@@ -294,9 +294,10 @@ points! {
     NOTICE_UNTOLD;
     /// A process has raised its signal, and has not recorded the signal: the sender that fired the registration finds that the process is dead.
     NOTICE_RAISED;
-    /// The queue is removed, and its segment is kept and not cleared yet: the next process that wants the index, or the key, takes the names.
+    /// The queue is removed, and its segment is kept and not cleared yet: the next process that needs the index or the key removes the names of the
+    /// segment.
     MSG_VACATED;
-    /// The queue is removed, and its segment is empty: the next process takes the names, too.
+    /// The queue is removed, and its segment is kept and cleared: the next process that needs the index or the key removes the names of the segment.
     MSG_EMPTIED;
     /// A kept segment is taken from the process that keeps it, and the names still exist: the next process that needs the names removes them.
     MSG_TAKEN;

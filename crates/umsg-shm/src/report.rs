@@ -198,7 +198,7 @@ impl Entry {
 }
 
 static TABLE: [Entry; ENTRIES] = [Entry::NEW; ENTRIES];
-/// Whether an entry may be ready, or a report was lost. A forked child may inherit a value that is too small: the next event corrects it.
+/// True if an entry may be ready, or a report was lost. A forked child may inherit false although an entry is ready: the next event sets the flag.
 static PENDING: AtomicBool = AtomicBool::new(false);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static SLOW: AtomicU64 = AtomicU64::new(1_000_000_000);

@@ -46,7 +46,8 @@ const BEYOND: [&str; 5] = [
 ];
 
 /// System calls find no files, and the interpreter simulates the clock, so that a seed gives the same run on every machine.
-/// `reclaim/link.rs` stores addresses with flags as numbers, whose origin Miri can't follow.
+/// `reclaim/link.rs` packs the address of a slot and some flag bits into one integer. Miri can't follow the provenance of such an address, so the
+/// provenance is permissive.
 const FLAGS: &str = "-Zmiri-isolation-error=hide -Zmiri-permissive-provenance";
 
 /// Runs the tests whose names contain `filter`, or all that Miri supports; tests with threads in the given number of schedules.

@@ -27,7 +27,9 @@ impl Answers {
         streams::check_input().map_err(|error| {
             Failure::new(
                 Code::Failed,
-                format_args!("{queue}: --ack reads standard input: {error}"),
+                format_args!(
+                    "{queue}: --ack needs answers on standard input, which can't be read: {error}"
+                ),
             )
         })?;
         Ok(Answers(()))

@@ -25,11 +25,11 @@ const PREVIEW: usize = 60;
 ///
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
-/// POSITION 0 is the message that is received next. ID identifies the message in this queue, for `umsg redrive --id`. A message gets its ID when it
-/// is first delivered, or when the queue sorts it by priority. Until then, ID is "-". Messages of System V queues have no ID. SENDER is a process id.
-/// SENT is the time since the message was sent; the delay of `umsg send --after` does not change SENT. DELIVERED counts earlier deliveries that
-/// failed: the receiver returned the message, or died before it acknowledged the message. The command omits delayed messages, and leased messages
-/// (received, but not yet acknowledged); a line on standard error counts the omitted messages.
+/// POSITION 0 is the message that is received next. ID identifies the message in this queue, for `umsg redrive --id`. A message that was never
+/// delivered may have no ID yet, shown as "-". Messages of System V queues have no ID. SENDER is a process id. SENT is the time since the message was
+/// sent; the delay of `umsg send --after` does not change SENT. DELIVERED counts earlier deliveries that failed: the receiver returned the message,
+/// or died before it acknowledged the message. The command omits delayed messages, and leased messages (received, but not yet acknowledged); a line
+/// on standard error counts the omitted messages.
 ///
 /// With --delayed, the command shows only delayed messages: those that were sent or returned for a later delivery. The message with the earliest
 /// delivery comes first. DUE is the time until the delivery.

@@ -219,7 +219,7 @@ impl Open {
         if written.len() < text.len() && !has_end {
             refused(
                 self.limit,
-                &"the limit keeps its value: in a file that is open for reading and writing, the text may have at most 10 characters. Open the file write-only, or write a shorter text",
+                &"the limit keeps its value: the program wrote more than 10 characters to a file that is open for reading and writing. Open the file write-only, or write a shorter text",
             );
             return;
         }

@@ -92,7 +92,8 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Receives like [`try_receive`](Self::try_receive), after a condition of the plain case was false under the lock.
+    /// The rest of [`try_receive`](Self::try_receive), if the check of the plain case failed while the lock was held: releases the lock, and receives
+    /// by the general steps.
     #[inline(never)]
     fn try_receive_unlocked(
         &self,
@@ -105,7 +106,7 @@ impl Engine {
         self.try_take(me, &mut Copy { buffer }, deadline)
     }
 
-    /// Receives like [`try_receive`](Self::try_receive), after a condition of the plain case was false without the lock.
+    /// The rest of [`try_receive`](Self::try_receive), if the check of the plain case failed before the lock was taken.
     #[inline(never)]
     fn try_receive_slow(
         &self,

@@ -1,9 +1,10 @@
 //! Writes values at boundaries, one at a time, into each word of a queue's file that is in use, and then performs every operation.
 //!
 //! There is no list of the fields. The test takes each word of the fixed part. In each further page, it takes the first words that are in use. The
-//! limits, indices and counts to write come from the file itself: each such number, one more and one less. Each case begins with the original file.
-//! If a case kills the process, or a call takes too long, the report names the word and the value of the case. A run takes every third case. Which
-//! third it takes changes each second. `UMSG_BOUNDARY=all` takes all cases, with all limits for each word.
+//! values to write include the numbers that the fixed part of the file contains: limits, indices and counts. For each such number N, the test writes
+//! N - 1, N and N + 1. Each case begins with the original file. If a case kills the process, or a call takes too long, the report names the word and
+//! the value of the case. A run takes every third case. Which third it takes changes each second. `UMSG_BOUNDARY=all` takes all cases, with all
+//! limits for each word.
 
 use super::face::{Face, SIZE, Turns};
 use super::limit_addresses;

@@ -45,9 +45,9 @@ const START: Duration = Duration::from_millis(50);
 /// receives the messages. --senders and --receivers start more processes. The command prints the distribution of the latency, and removes the queue
 /// at the end.
 ///
-/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" is the time from the planned
-/// send, as the rate requires it, to the end of the receive. This time includes the delay of a late sender. A sender is late if the queue is full or
-/// the machine is busy. If the two times differ much, the rate is too high for this depth, or for this machine.
+/// "latency" is the time from the call that sends a message to the end of the call that receives it. The rate gives each send a planned time. "from
+/// schedule" is the time from the planned time of the send to the end of the receive. This time includes the delay of a late sender. A sender is late
+/// if the queue is full or the machine is busy. If the two times differ much, the rate is too high for this depth, or for this machine.
 ///
 /// "blocked" counts sends that found the queue full, and receives that found the queue empty. The CPU times of the senders and of the receivers
 /// include the time that they spin. Senders also use CPU time to keep the rate.

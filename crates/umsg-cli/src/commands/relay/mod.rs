@@ -57,7 +57,8 @@ use worker::{Scene, Worker};
 /// message. Such a pair may lose only messages that the kernel can't copy: messages without bytes, messages longer than msgmax, and all messages of a
 /// kernel without MSG_COPY.
 ///
-/// The relay should be the only receiver of its source queues: a System V message that another receiver takes at the same moment is delivered twice.
+/// The relay should be the only receiver of its source queues: if another receiver takes a System V message after the relay has copied it, the
+/// message is delivered twice.
 ///
 /// A message that is too long for the destination queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay
 /// prints an error with the message's length. If the kernel's POSIX queue may hold messages that are too long, the relay requires --dead-letter.
@@ -96,7 +97,8 @@ pub struct Relay {
     /// Create a missing queue with the attributes and the mode of the other queue of its pair
     #[arg(long)]
     create: bool,
-    /// The queue of umsg for messages that are too long, created if it is missing. Give the option once for POSIX pairs and once for System V pairs
+    /// The queue of umsg for messages that are too long, created if it is missing. The option may be given twice: with a POSIX queue for POSIX pairs,
+    /// and with a System V queue for System V pairs
     #[arg(long, value_name = "QUEUE", value_parser = dead_letter())]
     dead_letter: Vec<Address>,
     #[command(flatten)]

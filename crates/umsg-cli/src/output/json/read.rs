@@ -47,7 +47,7 @@ impl Read {
         if let Some(size) = fields.size.filter(|&size| size != data.len()) {
             let there = data.len();
             return Err(format!(
-                "\"size\" is {size}, but there are {there} bytes; receive the message without --truncate"
+                "\"size\" is {size}, but \"data\" has {there} bytes; receive the message without --truncate"
             ));
         }
         let rank = match (fields.priority, fields.mtype) {
