@@ -50,27 +50,39 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
             checked.print(options.arrows);
         }
     }
-    let mut files = workspace.files("*.rs")?;
-    files.extend(workspace.files("*.py")?);
-    let read = |file: &str| fs::read_to_string(workspace.root.join(file)).context(file);
-    let unnamed = index::problems(&page, &files, read)?;
+    let unnamed = unnamed(workspace, &page)?;
     if options.json {
-        values.push(json!({ "files": unnamed }));
-        println!("{:#}", Value::from(values));
+        println!("{:#}", json!({ "crates": values, "tables": unnamed }));
     } else {
         for problem in &unnamed {
             println!("{problem}");
         }
     }
-    match (count, unnamed.len()) {
-        (0, 0) => Ok(()),
-        (0, unnamed) => Err(Failure::new(format!(
-            "{unnamed} problems with the files and names in ARCHITECTURE.md. Add a row beside those of the same subject, or mend the row."
-        ))),
-        (count, _) => Err(Failure::new(format!(
-            "{count} problems with the floors that ARCHITECTURE.md declares. Move the code to a lower floor, or pass the value as a parameter."
-        ))),
+    let mut wrong = Vec::new();
+    if count > 0 {
+        wrong.push(format!(
+            "floors that ARCHITECTURE.md declares, problems: {count}. Move the code to a lower floor, or pass the value as a parameter."
+        ));
     }
+    if !unnamed.is_empty() {
+        wrong.push(format!(
+            "tables of ARCHITECTURE.md, problems: {}. Add a row beside those of the same subject, or mend the row.",
+            unnamed.len()
+        ));
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(wrong.join("\n"))),
+    }
+}
+
+/// Returns the problems of the tables of ARCHITECTURE.md.
+fn unnamed(workspace: &Workspace, page: &str) -> Result<Vec<String>> {
+    let mut files = workspace.files("*.rs")?;
+    files.extend(workspace.files("*.py")?);
+    let read = |file: &str| fs::read_to_string(workspace.root.join(file)).context(file);
+    let files = files.iter().map(String::as_str).collect();
+    index::problems(page, &index::Sources { files, read })
 }
 
 /// A crate, and the result of its check.

@@ -46,20 +46,27 @@ impl Workspace {
         command
     }
 
-    /// Returns the files of the checkout whose paths end like this, such as "*.md": committed ones, and those that will be when they are
-    /// committed.
+    /// Returns the files of the checkout whose paths match a pattern such as "*.md": tracked files, and untracked files that .gitignore does not
+    /// exclude.
     pub fn files(&self, pattern: &str) -> Result<Vec<String>> {
         let mut git = self.command("git");
-        git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+        git.args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]);
         let listed = crate::interrupt::output(git.arg(pattern))?;
         if !listed.status.success() {
             return Err(Failure::new(format!(
                 "git can't list the files {pattern} of the checkout"
             )));
         }
-        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let names = String::from_utf8(listed.stdout).context("git ls-files")?;
         let exists = |name: &&str| self.root.join(name).is_file();
-        Ok(names.lines().filter(exists).map(str::to_owned).collect())
+        let names = names.split_terminator('\0').filter(exists);
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// Returns a cargo command, with the cargo that runs this program.
@@ -69,7 +76,7 @@ impl Workspace {
         command
     }
 
-    /// Builds all that a user installs, and the tools that measure and compare.
+    /// Returns the command that builds what a user installs, except umsg-bridge, and the tools that measure and compare.
     pub fn build_release(&self) -> Command {
         self.cargo(&[
             "build",
@@ -82,7 +89,7 @@ impl Workspace {
         ])
     }
 
-    /// Builds the peer that is a separate workspace, into a directory next to the release build, where umsg-bench finds it.
+    /// Returns the command that builds the peer that is a separate workspace, into a directory next to the release build, where umsg-bench finds it.
     pub fn build_peers(&self) -> Command {
         let mut command = self.cargo(&["build", "--release", "--locked", "--manifest-path"]);
         command
@@ -92,7 +99,7 @@ impl Workspace {
         command
     }
 
-    /// Builds the benchmark program, and the drop-in, which it measures.
+    /// Returns the command that builds the benchmark program and the drop-in, which the program measures.
     pub fn build_benchmarks(&self) -> Command {
         self.cargo(&[
             "build",

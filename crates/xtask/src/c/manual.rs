@@ -11,14 +11,32 @@ use super::model::{Function, Library, Shape, Type};
 use super::roff::{inline, see_also};
 use crate::failure::{Context as _, Failure, Result};
 
-/// The sections of a comment that a page prints, in their order: the heading in the comment, the heading on the page, and whether each
-/// function needs the section. Source: man-pages(7); "IF THE PROCESS DIES" is an addition.
-const SECTIONS: [(&str, &str, bool); 4] = [
-    ("Return value", "RETURN VALUE", true),
-    ("Errors", "ERRORS", true),
-    ("If the process dies", "IF THE PROCESS DIES", true),
-    ("Notes", "NOTES", false),
+/// A section of a comment that a page prints. The heading of the page is in capitals.
+struct Section {
+    heading: &'static str,
+    /// True if each function needs the section.
+    is_required: bool,
+}
+
+/// The sections in the order of the page. Source: man-pages(7); "IF THE PROCESS DIES" is an addition.
+const SECTIONS: [Section; 4] = [
+    Section::required("Return value"),
+    Section::required("Errors"),
+    Section::required("If the process dies"),
+    Section {
+        heading: "Notes",
+        is_required: false,
+    },
 ];
+
+impl Section {
+    const fn required(heading: &'static str) -> Self {
+        Self {
+            heading,
+            is_required: true,
+        }
+    }
+}
 
 /// Other sections of a comment: "Safety" concerns Rust programs; "See also" has a form of its own, and is printed last.
 const UNPRINTED: [&str; 2] = ["Safety", "See also"];
@@ -83,18 +101,19 @@ fn text(library: &Library, function: &Function) -> Result<String> {
             page.explain(explained);
         }
     }
-    for (section, heading, is_required) in SECTIONS {
-        let blocks = function.doc.section(section);
+    for section in &SECTIONS {
+        let heading = section.heading;
+        let blocks = function.doc.section(heading);
         if blocks.is_empty() {
-            if is_required {
-                return Err(Failure::new(format!("{name} has no section \"{section}\"")));
+            if section.is_required {
+                return Err(Failure::new(format!("{name} has no section \"{heading}\"")));
             }
             continue;
         }
-        page.heading(heading);
+        page.heading(&heading.to_uppercase());
         page.blocks(&blocks);
     }
-    let is_printed = |section: &str| SECTIONS.iter().any(|(known, ..)| *known == section);
+    let is_printed = |section: &str| SECTIONS.iter().any(|known| known.heading == section);
     let mut sections = function.doc.sections();
     if let Some(other) =
         sections.find(|section| !is_printed(section) && !UNPRINTED.contains(section))
@@ -108,7 +127,7 @@ fn text(library: &Library, function: &Function) -> Result<String> {
         [Block::Paragraph(pages)] => see_also(pages, &mut page.roff),
         _ => {
             return Err(Failure::new(format!(
-                "{name} has no text for the section SEE ALSO"
+                "{name}: the section \"See also\" must be one paragraph"
             )));
         }
     }
@@ -226,18 +245,13 @@ mod tests {
         let (mut seen, mut with_notes) = (0, 0);
         for function in library.functions() {
             let page = text(&library, function).unwrap_or_else(|failure| panic!("{failure}"));
-            for heading in [
-                "NAME",
-                "SYNOPSIS",
-                "DESCRIPTION",
-                "RETURN VALUE",
-                "ERRORS",
-                "IF THE PROCESS DIES",
-                "SEE ALSO",
-            ] {
+            let sections = SECTIONS.iter().filter(|section| section.is_required);
+            let sections = sections.map(|section| section.heading.to_uppercase());
+            let always = ["NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"].map(str::to_owned);
+            for heading in sections.chain(always) {
                 let argument = match heading.contains(' ') {
                     true => format!("\"{heading}\""),
-                    false => heading.to_owned(),
+                    false => heading.clone(),
                 };
                 let line = format!("\n.SH {argument}\n");
                 assert!(page.contains(&line), "{}: {heading}", function.name);

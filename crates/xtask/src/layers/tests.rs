@@ -174,8 +174,12 @@ fn a_page_that_declares_a_module_twice_or_nothing_is_refused() {
     assert!(Floors::all_of("nothing").is_err());
 }
 
-#[test]
-fn a_file_that_no_row_names_and_a_name_without_a_file_are_problems() {
+/// Returns the problems of the rows of a table.
+fn problems_of_rows(rows: &str) -> Vec<String> {
+    problems_of_page(&format!("| subject | file |\n|---|---|\n{rows}"))
+}
+
+fn problems_of_page(page: &str) -> Vec<String> {
     let files = [
         "crates/umsg/src/lib.rs",
         "crates/umsg/src/room/one.rs",
@@ -183,28 +187,57 @@ fn a_file_that_no_row_names_and_a_name_without_a_file_are_problems() {
         "crates/umsg/src/room/tests.rs",
         "crates/umsg/tests/whole.rs",
         "crates/other/src/two.rs",
-    ]
-    .map(str::to_owned);
-    let problems = |page: &str| {
-        let text = |_: &str| Ok::<_, ()>("fn take_one() {}\nstruct Two;\n".to_owned());
-        index::problems(page, &files, text).unwrap()
+    ];
+    let read = |path: &str| {
+        Ok::<_, ()>(match path.ends_with("lib.rs") {
+            true => "mod room;\n".to_owned(),
+            false => "// take_all\nfn take_one() {}\nstruct Two;\n".to_owned(),
+        })
     };
-    let rest = "| b | in `room/`: `two.rs` |\n| c | `other`: `two.rs` |\n";
-    let good = "| a, with `umsg take` (`take_one`, `Two`) | `room/one.rs` |\n";
-    assert!(problems(&format!("{good}{rest}")).is_empty());
-    let renamed = "| a (`take_two`) | `room/one.rs` |";
+    let files = files.into_iter().collect();
+    index::problems(page, &index::Sources { files, read }).unwrap()
+}
+
+/// Rows that name the other files of the checkout.
+const REST: &str = "| b | in `room/`: `two.rs` |\n| c | `other`: `two.rs` |\n";
+
+#[test]
+fn rows_that_name_each_file_and_its_items_are_no_problem() {
+    let row = "| a, with `umsg take` (`take_one`, `Two`) | `room/one.rs` |\n";
+    assert!(problems_of_rows(&format!("{row}{REST}")).is_empty());
+}
+
+#[test]
+fn a_name_that_is_only_in_a_comment_of_the_file_is_a_problem() {
+    let row = "| a (`take_all`) | `room/one.rs` |\n";
     assert_eq!(
-        problems(&format!("{renamed}\n{rest}")),
-        [format!(
-            "take_two: no file of this row of ARCHITECTURE.md contains the name: {renamed}"
-        )]
+        problems_of_rows(&format!("{row}{REST}")),
+        ["ARCHITECTURE.md:3: take_all: not in the code of a file of this row"]
     );
-    let gone = "| a | in `room/`: `one.rs`; `two.rs` |\n| c | `other`: `three.rs` |";
+}
+
+#[test]
+fn a_file_that_no_row_names_and_a_name_without_a_file_are_problems() {
     assert_eq!(
-        problems(gone),
+        problems_of_rows(
+            "| a | in `room/`: `one.rs`; `two.rs` |\n| c | `other`: `room/one.rs` |\n"
+        ),
         [
-            "crates/other/src/two.rs: no table of ARCHITECTURE.md names this file",
-            "three.rs: ARCHITECTURE.md names this file, but there is no such file: | c | `other`: `three.rs` |"
+            "ARCHITECTURE.md:4: room/one.rs: there is no such file",
+            "crates/other/src/two.rs: no table of ARCHITECTURE.md names this file"
+        ]
+    );
+}
+
+#[test]
+fn a_row_without_a_table_and_a_backtick_without_a_partner_are_problems() {
+    let page = "| subject | file |\n|---|---|\n| a `b | c |\n\n| d | e |\n";
+    let problems = problems_of_page(page);
+    assert_eq!(
+        problems[..2],
+        [
+            "ARCHITECTURE.md:3: a backtick of this row has no partner",
+            "ARCHITECTURE.md:5: this row belongs to no table: remove the empty line before it"
         ]
     );
 }
