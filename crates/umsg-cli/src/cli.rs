@@ -83,7 +83,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns whether the command leaves the queues and their directory unchanged.
+    /// Returns whether root may run the command in another user's directory without --as-owner: commands that only read, and `top`, which changes a
+    /// queue only after a confirmation.
     pub fn only_reads(&self) -> bool {
         match self {
             Command::Ls(_)
@@ -176,9 +177,9 @@ Where the queues are:
   the name /dev/shm/umsg-UID. `umsg ls` prints the directory.
 
   Root may name the directory of another user with --dir. Commands that only
-  read (`umsg ls`, `stat`, `who`, `peek`, `watch`, `top`, `metrics`, and
-  `doctor` without --repair) then act as that user. All other commands refuse
-  such a directory without --as-owner.
+  read (`umsg ls`, `stat`, `who`, `peek`, `watch`, `metrics`, and `doctor`
+  without --repair), and `top`, then act as that user. All other commands
+  refuse such a directory without --as-owner.
 
 JSON:
   Commands that print data have --json. With --json, a command prints one

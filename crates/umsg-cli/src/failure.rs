@@ -490,10 +490,11 @@ const SEND_OR_WAIT: &str = "send a message first, or wait longer";
 const EXISTS: &str =
     "leave --exclusive out to use the queue, or remove the queue first with `umsg rm`";
 const AS_OWNER: &str = "ask the owner, or run the command as the owner or root";
-const CORRUPTED: &str = "`umsg doctor --repair` rebuilds the queue";
+const CORRUPTED: &str = "`umsg doctor --repair` rebuilds the queue or ring";
 const CORRUPTED_FILE: &str =
-    "`umsg doctor --repair` rebuilds the queue, and `umsg rm` removes the queue with its messages";
-const LOST_FILE: &str = "no repair is possible, and `umsg rm` removes the queue with its messages";
+    "`umsg doctor --repair` rebuilds the queue or ring, and `umsg rm` removes it with its messages";
+const LOST_FILE: &str =
+    "no repair is possible, and `umsg rm` removes the queue or ring with its messages";
 const REMOVE: &str = "`umsg rm` removes the file";
 const LIST: &str = "`umsg ls` lists the queues";
 const ENFORCED_MODES: &str = "use a mode such as 0600, 0660 or 0666, or allow other modes with `umsg limits --enforced-modes false`";

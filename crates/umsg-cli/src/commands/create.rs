@@ -28,8 +28,9 @@ use crate::{place, streams, values};
 /// queue exists.
 ///
 /// --on-full sets what a send to a full queue does. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. The queue
-/// moves messages beyond these limits to the queue of --dead-letter. Without --dead-letter, the queue drops messages that are too old. `umsg stat`
-/// counts the moved and dropped messages. If the dead-letter queue is full, the messages wait for room; `umsg stat` shows them as "set aside".
+/// moves messages beyond these limits, and messages that --on-full drop-oldest drops, to the queue of --dead-letter. Without --dead-letter, the queue
+/// drops messages that are too old. `umsg stat` counts the moved and dropped messages. If the dead-letter queue is full, the messages wait for room;
+/// `umsg stat` shows them as "set aside".
 ///
 /// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities wait. With --priorities
 /// fair:N, the lower priorities together get one of every N + 1 deliveries. Programs under `umsg run` can also use a queue with fair:N.
@@ -43,8 +44,8 @@ use crate::{place, streams, values};
 /// as 0622, is enforced only by umsg's library. Such a mode does not stop a program that accesses the queue's file directly. If senders must not see
 /// each other's messages, give each sender its own queue.
 ///
-/// --retry-delay delays the next delivery of a message that its receiver returned. --close-with-last-producer closes the queue without `umsg close`,
-/// so that receivers learn of the end of a stream of messages.
+/// --retry-delay delays the next delivery of a message if its receiver returned it, was too slow, or died. --close-with-last-producer closes the
+/// queue without `umsg close`, so that receivers learn of the end of a stream of messages.
 ///
 /// A System V queue is created by its key. key:0 (IPC_PRIVATE) creates a new queue without a key, and the command prints the queue's identifier.
 #[derive(Args, Debug)]

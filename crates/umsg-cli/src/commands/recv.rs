@@ -103,8 +103,7 @@ pub struct Recv {
     /// stay in the queue
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until the --timeout is over, until the queue is removed, until a closed queue is empty, or until the program that reads
-    /// the output ends
+    /// Receive until --timeout is over, the queue is removed, a closed queue is empty, or the program that reads the output ends
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

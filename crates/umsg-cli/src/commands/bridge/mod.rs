@@ -22,13 +22,14 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 ///
 /// An export leases messages of a local queue and publishes them to a stream. The export acknowledges each message when JetStream has acknowledged
 /// the message. An import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local
-/// program is killed, no message of a POSIX or System V queue is lost. The bridge recognises repeated messages, so that a POSIX queue normally gets
-/// no message twice.
+/// program is killed, no message of a POSIX or System V queue is lost. JetStream recognises the repeated messages of an export, within the duplicate
+/// window of the stream. The bridge recognises the repeated messages of an import into a POSIX queue.
 ///
 /// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
 ///
 /// A file (--config) declares the bridges; options can declare a single bridge. The signal SIGHUP makes the command read the file again. SIGTERM ends
-/// the bridges after their current messages. Secrets are in files or in the environment, never on the command line.
+/// the bridges within 8 seconds. Messages that are not acknowledged by then go back to their queue or stream. Secrets are in files or in the
+/// environment, never on the command line.
 ///
 /// The command replaces itself with the program umsg-bridge, which is installed separately.
 #[derive(Args, Debug)]

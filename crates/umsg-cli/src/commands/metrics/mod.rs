@@ -44,7 +44,7 @@ const RETRY: Duration = Duration::from_secs(60);
 /// Each queue has the labels "kind" (posix, sysv or ring) and "queue". "queue" is the queue's name: /orders, key:0x00001234, id:32769 for a System V
 /// queue without a key, or ring:/jobs. --match and --max-queues limit the number of queues. "umsg_queues_left_out" counts the queues without metrics,
 /// by reason: "limit" (--max-queues), "permission", "corrupted", "name" (not UTF-8) and "unusable". After a minute, the command tries again to open
-/// the queues without metrics. Queues that --match excludes are not counted.
+/// the queues that it could not open. Queues that --match excludes are not counted.
 ///
 /// If the command has no permission to read a queue, the queue has no metrics. For the queues of all users, run the command as root.
 #[derive(Args, Debug)]

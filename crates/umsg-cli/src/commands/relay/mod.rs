@@ -42,10 +42,9 @@ use worker::{Scene, Worker};
 /// Each message keeps its priority or type. While the destination queue is full, the messages wait in the source queue. If the source queue is also
 /// full, its senders wait or fail.
 ///
-/// A pair is a queue of the kernel and a queue of umsg, with one direction. --in carries messages from the kernel's queue to umsg's queue, --out from
-/// umsg's queue to the kernel's queue. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both
-/// key:0x1234,type=1 carries messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of
-/// pairs.
+/// A pair is a queue of the kernel and a queue of umsg, with one direction. --in carries messages from the kernel's queue to umsg's queue, and --out
+/// in the other direction. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1
+/// carries messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of pairs.
 ///
 /// The relay runs until SIGTERM or SIGINT. If the signal comes while umsg's queue is missing or corrupted, a pair may hold one message that it has
 /// received from the kernel's queue and can't send. The relay returns this message to the kernel's queue. If the kernel's queue has no room for the
