@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict for a goal that is known to be met or missed, or unknown.
+    /// Returns the verdict for a goal that was met (`Some(true)`), was missed (`Some(false)`) or is undecided (`None`).
     pub fn of(met: Option<bool>) -> Self {
         match met {
             Some(true) => Self::Met,
@@ -235,7 +235,7 @@ impl Row {
         Samples(ratios.collect()).middle_half()
     }
 
-    /// Marks all figures as doubtful that were measured while other processes were busy.
+    /// Marks the figures as doubtful and the goal as open, because other processes were busy during the measurement. `doubt` is the reason as text.
     pub fn disbelieve(mut self, doubt: impl Into<String>) -> Self {
         if let Some(goal) = &mut self.goal {
             goal.verdict = Verdict::Open;
@@ -276,7 +276,8 @@ fn ratio(better: Better, umsg: f64, kernel: f64) -> f64 {
 }
 
 impl Samples {
-    /// Returns whether there is only one sample: the value does not depend on time, or the suite computes the interval itself.
+    /// Returns whether there is only one sample. In that case, either the figure does not depend on time, or the suite itself computes a confidence
+    /// interval.
     pub fn is_single(&self) -> bool {
         self.0.len() == 1
     }

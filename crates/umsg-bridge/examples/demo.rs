@@ -1,7 +1,7 @@
 //! Two "machines" and a cluster of three servers on the loopback interface. While messages flow, the demo kills each bridge and a server in turn. It
 //! then prints how many messages were lost or came twice.
 //!
-//! `cargo xtask demo --bridge`
+//! To run the demo: `cargo xtask demo --bridge`
 
 use std::collections::HashMap;
 use std::error::Error;

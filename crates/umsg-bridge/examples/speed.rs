@@ -1,6 +1,6 @@
 //! Compares the speed of the bridge with the speed of its client library, async-nats, with the same server, window and messages.
 //!
-//! `UMSG_TEST_NATS=/usr/sbin/nats-server cargo run --release -p umsg-bridge --example speed [MESSAGES] [ROUNDS]`
+//! To run the example: `UMSG_TEST_NATS=/usr/sbin/nats-server cargo run --release -p umsg-bridge --example speed [MESSAGES] [ROUNDS]`
 //!
 //! Each round measures the client and the bridge in turn. The figures are medians. The streams are in the server's memory.
 

@@ -330,7 +330,7 @@ pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
     })
 }
 
-/// The settings that the text of a connection's error names.
+/// The setting of the identity and the URLs of the servers, which the text of a connection error names.
 struct Explain {
     identity: &'static str,
     urls: String,

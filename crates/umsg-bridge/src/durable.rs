@@ -15,7 +15,8 @@ pub struct Unconsumed {
     /// The numbers of the messages that were in the queue or unacknowledged at the last [`look`](Unconsumed::look). Their sequences must stay in the
     /// window.
     held: HashSet<u64>,
-    /// The numbers that the window had at the start, until the time `until`. The server may still deliver these messages again.
+    /// The queue numbers of the messages that were in the window at the start. Until the time `until`, the server may still deliver these messages
+    /// again.
     early: HashSet<u64>,
     until: Instant,
 }

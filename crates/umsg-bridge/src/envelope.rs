@@ -1,7 +1,7 @@
 //! Envelopes, which carry the address of a reply: the first line of a local message is a NATS subject.
 //!
-//! A message in a queue has no field for the address of a reply. An import with `envelope` writes the reply's subject before the message; the worker
-//! copies the line to its reply; an export with `envelope` publishes the reply to that subject.
+//! A message in a queue has no field for the address of a reply. An import with `envelope` writes the reply's subject as a line before the message.
+//! The local program that answers the message puts the same line before its reply. An export with `envelope` publishes the reply to that subject.
 
 use bytes::Bytes;
 

@@ -76,7 +76,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         ended = spool.fill() => ended,
         ended = work.go(&mut flights) => ended,
     };
-    // Both run together: the acknowledgements of the export make room in the spool.
+    // The two futures run together: the acknowledgements of the export make room in the spool.
     let last = async { tokio::join!(spool.finish(&bridge.name), work.settle_rest(flights)) };
     last.await;
     ended
@@ -165,7 +165,8 @@ impl Work<'_> {
         let _ = tokio::time::timeout(LAST, settle).await;
     }
 
-    /// Waits until there may be a message. A queue that is closed for sending stays readable and has none.
+    /// Waits until there may be a message. A queue that is closed for sending stays readable without a message, so the function pauses after several
+    /// attempts in vain.
     async fn ready(&self, in_vain: u32) {
         if in_vain > 3 {
             tokio::time::sleep(Duration::from_millis(100)).await;

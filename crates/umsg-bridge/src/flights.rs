@@ -1,11 +1,11 @@
-//! Publishes without an acknowledgement yet. JetStream sends each acknowledgement to the inbox of the export.
+//! The publishes of an export that JetStream has not acknowledged yet. JetStream sends each acknowledgement to the inbox of the export.
 //!
 //! ```text
 //!   publish, reply = INBOX.7  ---->  the stream  ---->  INBOX.7: {"stream": "S", "seq": 90}
 //! ```
 //!
-//! The number of a publish gives its place in the queue of flights. So an acknowledgement finds its publish in one step, and a publish that is never
-//! acknowledged leaks no memory.
+//! The number of a publish gives its place in the queue of unacknowledged publishes. So an acknowledgement finds its publish in one step, and a
+//! publish that is never acknowledged leaks no memory.
 
 use crate::local::Taken;
 use crate::stream;

@@ -80,7 +80,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     // The window must have all unacknowledged messages, because the server delivers them again after a restart.
     let limit = usize::try_from(consumer.cached_info().config.max_ack_pending);
     let kept = match bridge.is_durable() {
-        // Without an acknowledgement, the server delivers at most this number of messages.
+        // The server delivers at most `limit` messages before it needs acknowledgements.
         true => limit.unwrap_or(0).clamp(pending, MOST_KEPT.max(pending)),
         false => 0,
     };
@@ -209,7 +209,8 @@ impl Work<'_> {
                     Ok(Placed::Settled)
                 );
             if !may_place {
-                // The delay lasts until this bridge has no more requests: the server could deliver the message to one of them.
+                // The delay lasts until the last request of this bridge has ended. Otherwise the server could deliver the message to this bridge
+                // again.
                 give_back(&message, pulls.left()).await;
             }
         }

@@ -148,8 +148,8 @@ pub async fn consumer(
     match stream.get_consumer(&name).await {
         Ok(consumer) => return fitting(consumer, bridge),
         Err(error) if error.to_string().contains(MISSING_CONSUMER) => {}
-        // For example, the answer came too late. The bridge must not create the consumer then: that would change the settings of an existing
-        // consumer.
+        // Any other error, for example an answer that came too late. After such an error, the bridge must not create the consumer: that would change
+        // the settings of an existing consumer.
         Err(error) => return Err(fault(&*error)),
     }
     let made = stream.create_consumer(config).await;

@@ -17,8 +17,8 @@
 //! | 64.. | entries: the sequence, the number of the message in the queue, and the name of the message: two words |
 //! | behind them | kept entries: sequences that would have left the window, whose messages a durable queue still has |
 //!
-//! A held entry is copied to a kept entry before another sequence overwrites it. So a death between the two writes leaves the entry twice, and never
-//! loses it.
+//! An entry is held if a durable queue still has its message. A held entry is copied to a kept entry before another sequence overwrites it. So a
+//! death between the two writes leaves the entry twice, and never loses it.
 //!
 //! If the capacity changes, the entries are copied to a new file, which takes the name when it is complete. The newest sequences that fit are copied.
 
@@ -192,7 +192,7 @@ impl Window {
     /// Writes the notes to the file.
     ///
     /// # Errors
-    /// The errors of the file. After an error, these sequences are known only until the process ends.
+    /// The errors of the file. After an error, the sequences that were not written are known only until the process ends.
     pub fn flush(&mut self) -> io::Result<()> {
         self.unwritten.sort_unstable();
         self.unwritten.dedup();
@@ -213,7 +213,8 @@ impl Window {
         }
     }
 
-    /// Keeps an entry in a place whose message is no longer held. The window has at least as many such places as the queue has places for messages.
+    /// Copies a held entry to the kept entries: to an unused place, or over an entry whose message is no longer held. The window has at least as many
+    /// kept entries as the queue has places for messages.
     fn keep(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> Result<(), NoteError> {
         let most = self.kept.len();
         let is_free = |at: usize| !self.kept[at].is_used() || !is_held(self.kept[at].number);
@@ -322,8 +323,8 @@ impl Layout {
         (self.entries.len(), self.kept.len()) == (capacity, most_kept)
     }
 
-    /// Takes the entries of another layout. Newest entries are placed first, by their sequence. The places for kept entries get the former kept
-    /// entries, and then the newest of the remaining entries.
+    /// Takes the entries of another layout. Each entry goes to the index of its sequence if the index is free: first the entries that were not kept,
+    /// then the kept ones, both from the newest to the oldest. The remaining entries become kept entries, those that were kept before first.
     fn take(&mut self, other: &Layout) {
         let newest_first = |entries: &[Entry]| {
             let used = entries.iter().filter(|entry| entry.is_used());

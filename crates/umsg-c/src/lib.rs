@@ -15,9 +15,9 @@
 //! | errno and the text of the last error | `error` |
 //! | the arguments of a program: addresses, times | `pointer`, `time` |
 //!
-//! A handle of a queue is a number in the form of a pointer. The library never dereferences a handle, so a program may pass any value. The ends of
-//! rings are addresses; see `ring`. The library refuses other pointers that can't be addresses of a program (NULL, small numbers, the kernel's half),
-//! and trusts all others, as libc does.
+//! A handle of a queue is a number in the form of a pointer. The library never dereferences a handle, so a program may pass any value. All other
+//! pointers are addresses, also those of the ends of rings (see `ring`). The library refuses an address that no program can have: NULL, a small
+//! number, or an address in the kernel's half of the address space. The library trusts every other address, as libc does.
 //!
 //! A panic is a bug and ends the process; no unwinding leaves these functions.
 #![allow(non_camel_case_types, reason = "the types have their names of C")]

@@ -45,8 +45,8 @@ pub(crate) unsafe fn read<T: Copy>(
     Ok(Some(unsafe { pointer.read_unaligned() }))
 }
 
-/// Reads from a structure of `size` bytes the members that both the program and the library know. The other members of the library's structure become
-/// 0. The other members of the program's structure must be 0.
+/// Reads from a structure of `size` bytes the members that both the program and the library know. Members that only the library knows become zero.
+/// Members that only the program knows must be zero.
 ///
 /// # Safety
 /// `options` has `size` readable bytes, and zero is a valid value of every member.

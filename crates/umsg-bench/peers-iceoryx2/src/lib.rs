@@ -71,7 +71,7 @@ impl Queue {
 
     /// Creates an end. If another process is creating the same iceoryx2 service, the service may be incomplete; the function then tries again.
     fn end(&self, sends: bool, waits: bool) -> Result<End, Failed> {
-        // iceoryx2's messages about killed processes would appear among the tables.
+        // At other log levels, iceoryx2 would print messages about killed processes between the benchmark's tables.
         set_log_level(LogLevel::Fatal);
         let mut tries = 0;
         loop {
@@ -181,7 +181,7 @@ fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
 
-/// Returns the name and the version of the library, without the description of its use.
+/// Returns the name and the version of iceoryx2. The benchmark adds a description of how it uses iceoryx2.
 #[unsafe(no_mangle)]
 pub extern "C" fn umsg_bench_about() -> *const c_char {
     c"iceoryx2 0.9".as_ptr()

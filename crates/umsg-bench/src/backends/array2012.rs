@@ -18,7 +18,7 @@ const CAPACITY: usize = 16;
 /// The header of a message: 48 bytes, as many as the kernel's `struct msg_msg` has before the data.
 #[repr(C)]
 struct Message {
-    /// List links that the array did not use.
+    /// The list links of the kernel's structure. The kernel's sorted array did not use them.
     _links: [usize; 2],
     priority: i64,
     length: usize,
@@ -39,7 +39,7 @@ pub struct ArrayQueue(Mutex<Sorted>);
 
 impl Sorted {
     fn insert(&mut self, message: *mut Message) {
-        // SAFETY: the caller allocated the message, and no other process has seen it yet.
+        // SAFETY: the caller allocated the message, and no other thread has seen it yet.
         let priority = unsafe { (*message).priority };
         let mut place = self.messages.len();
         self.messages.push(message);

@@ -160,7 +160,7 @@ macro_rules! message_queue {
 }
 pub(super) use message_queue;
 
-/// Makes a queue, and turns its errno into a sentence.
+/// Makes a queue. Converts the errno of a failure to a sentence.
 pub fn make(names: Names, spec: &Spec, whose: &str) -> Result<DescriptorQueue, Failure> {
     DescriptorQueue::make(names, spec).map_err(|errno| {
         let Spec {

@@ -31,7 +31,7 @@ pub fn load(path: Option<&Path>) -> Result<PathBuf, Failure> {
     let path = path.map_or_else(beside_program, |path| Ok(path.to_owned()))?;
     let library = Library::open(&path)?;
     let names = names(&library)?;
-    // A second load finds the same library, so the functions are the same.
+    // If the library was loaded before, `NAMES` keeps the functions of the first load. They are the same functions.
     NAMES.get_or_init(|| names);
     TYPED_NAMES.get_or_init(|| typed_names_of(&library));
     Ok(path.canonicalize()?)

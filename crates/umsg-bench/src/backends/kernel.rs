@@ -17,7 +17,7 @@ descriptor::message_queue!(KernelQueue, |spec| descriptor::make(
 ));
 
 impl KernelQueue {
-    /// Returns the descriptor of the queue itself.
+    /// Returns the queue's nonblocking descriptor. For a queue of the kernel, this is a file descriptor that a program can poll.
     pub fn number(&self) -> libc::c_int {
         self.0.number()
     }
@@ -38,7 +38,7 @@ pub struct Allowance {
     cap: u32,
 }
 
-/// Raises this process's soft limit of bytes in queues (RLIMIT_MSGQUEUE) to the hard limit, which the kernel permits. System-wide settings stay as
+/// Raises this process's soft limit of bytes in queues (RLIMIT_MSGQUEUE) to the hard limit, which needs no privilege. System-wide settings stay as
 /// they are.
 pub fn allowance(cap: u32) -> Allowance {
     // SAFETY: all-zero is a valid rlimit, and both calls touch only this rlimit.

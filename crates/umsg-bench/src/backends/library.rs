@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The library, which is never unloaded.
+/// A library that this program has loaded, and never unloads.
 pub struct Library {
     handle: *mut c_void,
     path: PathBuf,

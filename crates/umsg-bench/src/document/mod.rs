@@ -127,7 +127,7 @@ impl Document {
             .find(|found| found.suite == suite && found.row == row)
     }
 
-    /// Counts the goals that were reached.
+    /// Counts the goals that were met, the goals that were missed, and the open goals.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for goal in self.rows.iter().filter_map(|row| row.goal.as_ref()) {

@@ -20,7 +20,7 @@ pub fn section(document: &Document) -> Markup {
     }
 }
 
-/// Names and values, also for the document in Markdown.
+/// Returns facts about the run and its machine, as pairs of a name and a value. The page and the document in Markdown show the same facts.
 pub fn facts(document: &Document) -> Vec<(String, String)> {
     let machine = &document.machine;
     let kind = if machine.virtual_machine {

@@ -9,10 +9,10 @@ use super::scratch::Scratch;
 use super::server;
 use crate::failure::Failure;
 
-/// The functions of [`super::plug`].
+/// The source of the library. It defines the functions that [`super::plug`] describes.
 const SOURCE: &str = include_str!("boost.cpp");
 
-/// The header that the source includes, and the compiler's message if it is missing.
+/// A part of the compiler's error message if the header of Boost is missing.
 const HEADER: &str = "boost/interprocess/ipc/message_queue.hpp: No such file";
 
 pub const NAME: &str = "Boost.Interprocess";

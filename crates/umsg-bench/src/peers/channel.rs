@@ -6,7 +6,7 @@ use super::{Abilities, Link, Peer, Receiver, SIZE, Sender, Way};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// The peer that uses the crate.
+/// The peer that sends through channels of the crate crossbeam-channel.
 pub struct Crossbeam;
 
 impl Peer for Crossbeam {

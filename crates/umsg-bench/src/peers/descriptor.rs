@@ -55,7 +55,7 @@ impl Peer for Socket {
     }
 }
 
-/// A counter on which a reader sleeps, like the wake-ups of a queue in shared memory.
+/// An eventfd: a counter on which a reader sleeps. A queue in shared memory can wake its receiver in this way.
 pub struct Eventfd;
 
 /// The length of a read or write of a counter, in bytes.
@@ -155,7 +155,7 @@ impl<const N: usize> Sender for Writer<N> {
         match unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) } {
             length if length == N as isize => Ok(()),
             length if length < 0 => Err(Errno::last()),
-            // A pipe writes this many bytes as a whole or not at all.
+            // A pipe writes this many bytes as a whole or not at all, so a shorter write is an error.
             _ => Err(Errno(libc::EIO)),
         }
     }

@@ -8,7 +8,7 @@ use crate::backends::umsg::UmsgQueue;
 use crate::backends::{Errno, MessageQueue, Spec, Waiting};
 use crate::failure::Failure;
 
-/// A kind of priority queue.
+/// A peer whose links are POSIX queues of the type `Q`: umsg's queues or the kernel's.
 pub struct Queues<Q> {
     name: &'static str,
     about: &'static str,
@@ -16,7 +16,7 @@ pub struct Queues<Q> {
     kind: PhantomData<Q>,
 }
 
-/// Returns umsg's queue, through its native interface.
+/// Returns the peer that consists of umsg's queues, used through the native interface.
 pub const fn umsg() -> Queues<UmsgQueue> {
     Queues {
         name: "umsg",
@@ -26,7 +26,7 @@ pub const fn umsg() -> Queues<UmsgQueue> {
     }
 }
 
-/// Returns the kernel's queue, with the maximum depth.
+/// Returns the peer that consists of the kernel's queues. A queue is as deep as the kernel allows, up to the requested depth.
 pub const fn kernel(allowance: Allowance) -> Queues<KernelQueue> {
     Queues {
         name: "kernel",

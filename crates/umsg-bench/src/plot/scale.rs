@@ -7,7 +7,7 @@ pub struct Axis {
     pub scale: Scale,
 }
 
-/// The conversion of values to places.
+/// The conversion of values to positions on an axis.
 #[derive(Clone)]
 pub enum Scale {
     /// A logarithmic axis: equal factors have equal lengths.

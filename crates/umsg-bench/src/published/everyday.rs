@@ -20,7 +20,7 @@ pub fn operations(document: &Document) -> Table {
     }
 }
 
-/// Keys and headings of the further figures of real time.
+/// The further columns in the table of real time: the key of each column in the document, and the heading of the column.
 const MORE: [(&str, &str); 6] = [
     ("umsg_longest", "umsg, longest of all"),
     ("kernel_longest", "kernel, longest of all"),

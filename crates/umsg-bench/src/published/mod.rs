@@ -1,4 +1,4 @@
-//! Tables that were published when the kernel's queues and rings became faster, each with the same measurement by this command.
+//! Tables that were published when the kernel's queues and rings became faster, each with the figures of this command for the same measurement.
 //!
 //! The published figures were taken on other machines: only the proportions within a table compare.
 

@@ -5,7 +5,7 @@
 use super::{Line, Table};
 use crate::document::Document;
 
-/// Each line has its label, the suite and the row of umsg and the kernel, and the row of the peers.
+/// The lines of the tables. A line has a label, the suite and the row with the figures of umsg and the kernel, and the row of the suite "peers".
 const LINES: [(&str, &str, &str, &str); 11] = [
     (
         "stream, queue of 1,024, best way to wait",

@@ -3,8 +3,8 @@
 use super::{Entry, Line, Table};
 use crate::document::Document;
 
-/// The median and the 99th percentile of the time of a message at 10 us, in nanoseconds. Each is given before and after the change, for the sender
-/// and then for the receiver.
+/// The published times of a message, in nanoseconds, when a message is posted every 10 us. For each end, the first pair is the median before and
+/// after the change, and the second pair is the 99th percentile before and after the change.
 const ENDS: [(&str, [f64; 2], [f64; 2]); 2] = [
     ("sender", [2_544.0, 290.0], [3_568.0, 1_032.0]),
     ("receiver", [1_688.0, 764.0], [2_416.0, 2_448.0]),

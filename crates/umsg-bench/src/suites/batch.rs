@@ -56,7 +56,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard: the largest batches.
+/// Returns the rows of the suite "guard": the largest batches.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let Ok(places) = plan.apart(SUITE) else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The memory of a queue, compared with the most messages that it ever held at once.
+//! The memory of a queue, compared with the largest number of messages that the queue held at once.
 //!
 //! The figure is the memory that the file system has allocated for the queue's file, which is the whole queue. The kernel's column is the number of
 //! bytes that such a queue counts against RLIMIT_MSGQUEUE (getrlimit(2)), whatever the queue contains. The number is computed, because the queue may

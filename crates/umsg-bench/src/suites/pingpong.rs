@@ -20,7 +20,7 @@ const SUITE: &str = "pingpong";
 /// The kernel's default depth.
 const DEPTH: u32 = 10;
 
-/// Nanoseconds of a round trip of 64 bytes while both processes spin: the goal.
+/// The goal for a round trip of 64 bytes while both processes spin, in nanoseconds.
 const SPINNING_GOAL: f64 = 600.0;
 
 /// The goal for the ratio with sleeping processes: umsg may take 1.05 times the kernel's time.
@@ -40,7 +40,7 @@ struct Trip {
     cpu: f64,
 }
 
-/// The subject of a row.
+/// The parameters of a row.
 #[derive(Clone, Copy)]
 struct Case {
     mode: Mode,
@@ -70,7 +70,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard: two processes that spin before they sleep, and two processes that share a core.
+/// Returns the rows of the suite "guard": two processes that spin before they sleep, and two processes that share a core.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |places, cores, mode| {
         let size = SIZES[0];

@@ -147,7 +147,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard, with a process that polls: an empty queue, and a queue with a backlog.
+/// Returns the rows of the suite "guard", with a process that polls: an empty queue, and a queue with a backlog.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |backlog| one_thread(plan, Some(LEVEL), backlog);
     Ok(vec![row(0)?, row(BACKLOG)?])

@@ -57,7 +57,7 @@ impl Flow {
     }
 }
 
-/// The subject of a row.
+/// The parameters of a row.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) mode: Mode,
@@ -101,7 +101,7 @@ fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// Returns the rows of the guard: short messages through a queue of the kernel's default depth.
+/// Returns the rows of the suite "guard": short messages through a queue of the kernel's default depth.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let Ok(places) = plan.apart(SUITE) else {
         return Ok(Vec::new());

@@ -38,7 +38,7 @@ use crate::stats::Interval;
 
 const SUITE: &str = "watch";
 
-/// The goal, in percent.
+/// The goal: the maximum slowdown of the process that sends and receives, in percent.
 const GOAL: f64 = 1.0;
 /// The number of refreshes a second for which the cost is reported.
 const RATE: f64 = 10.0;

@@ -199,7 +199,7 @@ impl Found {
     }
 }
 
-/// Fails unless a coordinate lies in a drawing. A drawing is at most 360 units wide and at most as high, with some tolerance.
+/// Fails unless a coordinate lies in a drawing. A drawing is at most 360 units wide and 360 units high; the check allows some tolerance.
 fn assert_place(id: &str, number: &str) {
     let place: f64 = number.parse().unwrap_or(f64::NAN);
     assert!((-20.0..=400.0).contains(&place), "{id}: {number}");

@@ -83,8 +83,8 @@ impl Work<'_> {
                     let (messages, bytes, _) = self.counts.get();
                     let now = bytes + placing.data.len() as u64;
                     self.counts.set((messages + 1, now, pending));
-                    // Queues without arrival records settle each message at once: a death of the bridge would repeat the messages that the file does
-                    // not have.
+                    // A message in a queue without arrival records is settled at once: if the bridge died, messages that are not in the window's file
+                    // would be placed a second time.
                     let most = self.importer.posix().map_or(1, |_| TOGETHER);
                     if self.unsettled.borrow().len() >= most {
                         self.settle().await?;

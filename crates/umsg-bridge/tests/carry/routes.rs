@@ -1,4 +1,4 @@
-//! Tests the way of a message: full queues, messages that are too large, shared consumers, replies, and the ends of a server and of a bridge.
+//! Tests how messages are carried: full queues, messages that are too large, shared consumers, replies, and the ends of a server and of a bridge.
 
 use std::time::Duration;
 use umsg::posix::{Queue, ReceiveError};

@@ -25,7 +25,7 @@ pub struct Names {
 
 /// The origin of the functions: libc (the kernel's queues) or the drop-in.
 pub trait Source: Sync {
-    /// The owner of the functions in the text of failures, such as "the kernel's".
+    /// The owner of the functions, as error messages name it, for example "the kernel's".
     const WHOSE: &'static str;
 
     fn names() -> Result<Names, Failure>;

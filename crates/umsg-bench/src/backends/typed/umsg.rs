@@ -100,7 +100,7 @@ fn native(want: Want) -> sysv::Want {
     }
 }
 
-/// The engine with the kernel's behaviour until 2016: the caller wakes the served process while it still holds the queue's lock.
+/// A queue of umsg that wakes threads as the kernel did until 2016: a call wakes another thread while the call still holds the queue's lock.
 pub struct InsideLock(UmsgQueue);
 
 impl TypedQueue for InsideLock {

@@ -8,7 +8,7 @@
 //! | per queue | the queue's own counts (umsg) | two stores, under the queue's lock | queues |
 //!
 //! Each thread works on its own queue as if the thread held the queue's lock. The thread only updates the counts, in turn as a sender and as a
-//! receiver. Every queue, also a queue of the kernel, needs counts of its own to detect that it is full, so the last way adds no cost to a queue.
+//! receiver. Every queue, also a queue of the kernel, needs its own counts to detect that it is full. So the way "per queue" adds no cost to a queue.
 //!
 //! At the end of each round, every thread leaves some messages in its queue, and the sum must count exactly these messages. Then the suite measures
 //! real queues, whose totals it reads by the call that programs use.

@@ -28,14 +28,14 @@ const MANY: usize = 1_024;
 /// The nanoseconds between two readings of the clock: long compared with the reading, short compared with a tick of the scheduler.
 const CHUNK: u64 = 20_000;
 
-/// The minimum number of processes that the rows of a first operation start.
+/// The minimum number of processes that are started to measure the first operation of a process.
 const FEWEST: usize = 5;
 
 /// The estimated time of a notification with the pause after it, in nanoseconds. The budget divided by this time gives the number of
 /// notifications.
 const NOTIFICATION: u64 = 400_000;
 
-/// The pause before a send: the receiver then sleeps.
+/// The pause before a send. During the pause, the receiver falls asleep.
 const PAUSE: Duration = Duration::from_micros(300);
 
 type Figure = Result<f64, Failure>;

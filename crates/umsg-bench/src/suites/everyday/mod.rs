@@ -202,7 +202,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(cases.filter_map(|case| row(plan, case)).collect())
 }
 
-/// Returns the rows of the guard.
+/// Returns the rows of the suite "guard".
 pub fn guard(plan: &Plan) -> Vec<Row> {
     let guarded = CASES.iter().filter(|case| case.guarded);
     guarded.filter_map(|case| row(plan, case)).collect()

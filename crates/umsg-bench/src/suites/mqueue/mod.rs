@@ -30,13 +30,13 @@ use crate::suites::priorities::{Order, with_order};
 
 const SUITE: &str = "mqueue";
 
-/// The depth of the published table.
+/// The depth of the queue in the published table, in messages.
 const DEPTH: u32 = 65_528;
 
-/// A send and a receive on an empty queue, in nanoseconds: the goal.
+/// The goal for a send and a receive together on an empty queue, in nanoseconds.
 const EMPTY_GOAL: f64 = 45.0;
 
-/// The additional cost of a call through the libc names, in nanoseconds: the goal.
+/// The goal for the additional cost of a call through the libc names, in nanoseconds.
 const DROPIN_GOAL: f64 = 10.0;
 
 /// All sides of the comparison, under one order of priorities.
@@ -64,7 +64,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard: an empty queue, and a full queue of mixed priorities.
+/// Returns the rows of the suite "guard": an empty queue, and a full queue of mixed priorities.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;

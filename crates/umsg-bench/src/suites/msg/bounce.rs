@@ -18,9 +18,9 @@ use crate::suites::duet::LINE_NOTE;
 /// The numbers of threads on the queue.
 const THREADS: [usize; 3] = [2, 4, 8];
 
-/// The goal, as a ratio, for threads that have a core each.
+/// The goal for threads that have a core each: umsg's rate divided by the kernel's rate.
 const APART_GOAL: f64 = 10.0;
-/// The goal, as a ratio, for all other rows. If threads share a core, each message costs a switch between them.
+/// The goal for all other rows: umsg's rate divided by the kernel's rate. If threads share a core, each message costs a switch between the threads.
 const SHARED_GOAL: f64 = 1.0;
 
 /// The number of the message that ends the exchange of a pair.
@@ -50,7 +50,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard.
+/// Returns the rows of the suite "guard".
 pub fn guard(plan: &Plan) -> Result<Row, Failure> {
     row(plan, THREADS[0], Cores::Same, Waiting::Adaptive)
 }

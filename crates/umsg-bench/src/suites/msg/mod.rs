@@ -32,7 +32,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard: one thread, two that share a core, and a receive by type.
+/// Returns the rows of the suite "guard": one thread, two threads that share a core, and a receive by type.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let _namespace = OwnNamespace::enter(typed::MOST_BYTES);
     Ok(vec![

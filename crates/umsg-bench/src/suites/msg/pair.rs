@@ -9,7 +9,7 @@ use crate::harness::Plan;
 use crate::row::{Better, Row};
 use crate::suites::pairs::{self, Extent};
 
-/// A send and a receive, in nanoseconds: the goal.
+/// The goal for a send and a receive together, in nanoseconds.
 const GOAL: f64 = 60.0;
 
 const MTYPE: i64 = 1;

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::harness::{Plan, Samples, Side};
 use crate::row::{Better, Row};
 
-/// A measurement that can run on any side.
+/// A measurement that runs on each side of the comparison: umsg's queue, the kernel's queue, and the drop-in.
 pub trait Workload {
     /// The findings of one round.
     type Found;

@@ -25,7 +25,7 @@ pub const MOST_BYTES: u64 = (DEPTHS[DEPTHS.len() - 1] + BURST) * SIZE;
 /// Receives between two readings of the clock, and messages in the queue on top of the depth.
 const BURST: u64 = 64;
 
-/// The goal at the greatest depth, as a ratio. At that depth, the kernel walks along all messages.
+/// The goal at the greatest depth: the kernel's time divided by umsg's time. At that depth, the kernel walks along all messages.
 const GOAL: f64 = 500.0;
 
 /// The type of all messages of the backlog, if the backlog has one type.
@@ -86,7 +86,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard.
+/// Returns the rows of the suite "guard".
 pub fn guard(plan: &Plan) -> Result<Row, Failure> {
     let depth = DEPTHS[DEPTHS.len() - 1];
     row(plan, Crowd::OneType, depth, kernel::deepest(depth + BURST)?)
@@ -173,7 +173,8 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         Ok(())
     }
 
-    /// Makes a burst of receives, and sends the messages for it before or after the burst. Returns the nanoseconds of a receive.
+    /// Makes a burst of receives, and returns the nanoseconds of a receive. If the backlog has one type, the messages for the burst are sent before
+    /// it; otherwise the received messages are sent again after it.
     fn burst(&mut self) -> Result<f64, Failure> {
         let wishes = self.wishes();
         if self.crowd.is_of_one_type() {

@@ -31,17 +31,17 @@ use crate::stats::Interval;
 
 const SUITE: &str = "neighbour";
 
-/// The depth of the published table.
+/// The depth of the queue in the published table, in messages.
 const DEPTH: u32 = 65_528;
 
-/// The minimum number of pairs.
+/// The minimum number of pairs of runs: one run beside the hammer, and one run beside the spinner.
 const PAIRS: u32 = 30;
 /// The number of pairs with `--quick`, which can hardly resolve the goal.
 const QUICK_PAIRS: u32 = 3;
 /// The number of pairs with the sorted array. Its queue takes seconds to fill, and fewer pairs are enough for its result.
 const ARRAYS: u32 = 5;
 
-/// The goal, in percent.
+/// The goal: the maximum slowdown of the neighbour, in percent.
 const GOAL: f64 = 0.5;
 
 /// The number of times that the neighbour does its work in a run.

@@ -1,4 +1,4 @@
-//! The measurement of each peer, so that peers of different kinds are in one list.
+//! One interface for the measurements of all peers, so that peers of different types can be in one list.
 
 use super::kill::{self, Role};
 use super::one_thread;
@@ -9,7 +9,7 @@ use crate::found::KillTrial;
 use crate::harness::Plan;
 use crate::peers::{Abilities, Peer, Way};
 
-/// A peer of some kind.
+/// A peer of any type.
 pub trait Entrant {
     fn name(&self) -> &'static str;
     fn about(&self) -> String;

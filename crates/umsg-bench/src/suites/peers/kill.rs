@@ -6,9 +6,9 @@
 //!  another sender ──▶ queue ──▶ the same receiver: both must get on
 //! ```
 //!
-//! Each trial has its own queue. A trial succeeds when the survivor and the newcomer have each handled more messages than were in the queue at the
-//! kill. The trial fails when the survivor or the newcomer handles no message for a second. During that second, the next trial begins; a stuck
-//! process does not disturb the next trial, because it sleeps.
+//! Each trial has its own queue. After the kill, a new process (the newcomer) takes the role of the killed process. The trial succeeds when the
+//! survivor and the newcomer have each handled more messages than were in the queue at the kill. The trial fails when the survivor or the newcomer
+//! handles no message for a second. During that second, the next trial begins; a stuck process does not disturb the next trial, because it sleeps.
 
 use std::thread;
 use std::time::Duration;
@@ -126,7 +126,7 @@ struct Trial<L> {
     before: u64,
     /// The index of the survivor's tally in `tallies`.
     lived: usize,
-    /// The progress of the slower process.
+    /// The number of messages that the slower of the two processes has handled since the kill.
     least: u64,
     /// The time of the last change of `least`.
     grown: u64,

@@ -30,9 +30,9 @@ use crate::row::{Better, Row};
 
 const SUITE: &str = "peers";
 
-/// The number of kills in each trial.
+/// The number of trials of a peer for each role of the killed process. Each trial has one kill.
 const KILLS: u32 = 40;
-/// The number of kills in each round, with `--quick`.
+/// The number of trials for each round of a run with `--quick`.
 const KILLS_A_ROUND: u32 = 2;
 
 /// The available peers, umsg first and the kernel second, and the reasons for missing peers.

@@ -1,4 +1,4 @@
-//! Two members that work together, each on its own CPU: processes, or threads if the peer supports no more.
+//! Two members that work together, each on its own CPU. The members are processes, or threads if the peer works only between threads.
 
 use std::hint;
 use std::time::Duration;

@@ -80,7 +80,7 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// Returns the rows of the guard.
+/// Returns the rows of the suite "guard".
 pub fn guard(plan: &Plan) -> Vec<Row> {
     let (place, cadence) = (Place::Processes, CADENCES[0]);
     let (sides, line) = measure_all(plan, place, cadence);

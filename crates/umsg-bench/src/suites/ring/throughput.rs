@@ -20,9 +20,9 @@ const SENDERS: [usize; 3] = [1, 2, 4];
 /// The number of messages, or of batches, between two readings of the clock.
 const LOOK: usize = 64;
 
-/// A message of a sender before its last message.
+/// The value of each message of a sender except its last message.
 const MORE: u64 = 0;
-/// The last message of a sender.
+/// The value of a sender's last message.
 const END: u64 = 1;
 
 /// A measurement.
@@ -59,7 +59,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Returns the rows of the guard.
+/// Returns the rows of the suite "guard".
 pub fn guard(plan: &Plan) -> Row {
     let case = Case {
         place: Place::Processes,

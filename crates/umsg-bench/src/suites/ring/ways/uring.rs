@@ -86,7 +86,7 @@ pub struct Posting {
 
 impl Sender for Posting {
     fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure> {
-        // Only failures complete on the sender's own ring.
+        // With SKIP_SUCCESS, only a failed post completes on the sender's own ring.
         let entry = opcode::MsgRingData::new(self.target, 0, value, None)
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS);
