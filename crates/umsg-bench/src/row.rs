@@ -28,7 +28,7 @@ pub enum Verdict {
     Met,
     /// The goal was not met.
     Missed,
-    /// Some rounds reached the goal, and others did not.
+    /// It is not certain whether the goal was met: some rounds reached the goal and others did not, or the figures are doubtful.
     #[serde(rename = "not resolved")]
     Open,
 }

@@ -56,7 +56,7 @@ impl Interval {
         }
     }
 
-    /// Returns whether the value is at or below the limit, if that is certain.
+    /// Returns whether the median is at or below the limit; None if the limit lies within the confidence interval.
     pub fn within(&self, limit: f64) -> Option<bool> {
         if self.high <= limit {
             Some(true)

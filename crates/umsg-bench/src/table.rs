@@ -1,4 +1,4 @@
-//! Rows as a table for people, notes below it.
+//! Prints rows as a table for people, with notes below the table.
 
 use crate::row::{Row, Verdict};
 

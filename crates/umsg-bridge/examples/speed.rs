@@ -345,7 +345,7 @@ impl Bench {
             context
                 .publish(name.to_lowercase(), vec![7; BYTES].into())
                 .await?;
-            // `try_recv` with sleeps instead of `recv`: the client's task, which writes to the socket, runs in this thread.
+            // The loop uses `try_recv` with sleeps, because `recv` would block this thread, in which the client's task writes to the socket.
             let arrived = loop {
                 match told.try_recv() {
                     Ok(arrived) => break arrived,

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(300);
 pub struct Link {
     /// The client, which connects again by itself after a failure.
     pub client: Client,
-    /// Changes with each event of the connection. The sender lives as long as the client's tasks.
+    /// A channel whose number changes with each event of the connection. The sender of the channel lives as long as the client's tasks.
     events: watch::Receiver<u64>,
     /// The servers' last refusal that no call returns as its error, such as a missing permission.
     refusal: Arc<Mutex<Option<String>>>,

@@ -150,7 +150,8 @@ impl Work<'_> {
         }
     }
 
-    /// Waits for unacknowledged publishes a last time. The other messages return to the queue, because the drop ends their leases.
+    /// Waits a last time for the acknowledgements of publishes. The messages without an acknowledgement return to the queue, because the drop ends
+    /// their leases.
     async fn settle_rest(&self, mut flights: Flights) {
         if !self.scene.link.is_alive() {
             return;

@@ -202,7 +202,7 @@ impl Work<'_> {
                     }
                 }
             };
-            // After one message without room, no later message is placed: a shorter one could overtake the first.
+            // After one message without room, no later message is placed: a shorter message could overtake the first one.
             may_place = may_place
                 && matches!(
                     self.place(&message, Instant::now()).await,
@@ -333,7 +333,8 @@ impl Work<'_> {
             while let Some(message) = pulls.late(LATE).await {
                 give_back(&message, Duration::ZERO).await;
             }
-            // The inbox is replaced: later messages would become old in the inbox, but without it they stay at the server.
+            // The old inbox is closed while the bridge waits for room. A message in the inbox would use up its `ack_wait`; a message at the server
+            // does not.
             if let Err(why) = pulls.begin_again().await {
                 return Ok(Err(why));
             }

@@ -71,7 +71,7 @@ struct Start {
     secrets: watch::Receiver<u64>,
 }
 
-/// Reports the end of a bridge's thread, which drops the sender.
+/// A channel that reports the end of a bridge's thread: the thread drops the sender of the channel when it ends.
 type Ended = oneshot::Receiver<()>;
 
 /// A bridge that runs.

@@ -535,7 +535,7 @@ mod tests {
             .filter(|sequence| window.find(*sequence).is_some())
             .collect();
         assert_eq!(found, [2, 47, 48, 49, 50]);
-        // Two held messages have places, and a third has none: the bridge must report this.
+        // Two held messages have places in the window, and a third has none: `note` must fail.
         let is_held = |number: u64| number == 102 || number > 146;
         window.note(unnamed(51, 151), &is_held).unwrap();
         assert_eq!(

@@ -216,7 +216,7 @@ fn a_panic_is_an_event_of_its_bridge_and_ends_the_process() {
         log.contains("level=error bridge=out event=\"panic: the process ends\" at=crates/umsg-carry/src/crash.rs"),
         "{log}"
     );
-    // The message is in the stream, and its lease has returned.
+    // The message is in the stream, and also back in the queue, because the dead bridge's lease has ended.
     machine.start();
     wait_for(
         "end",

@@ -13,7 +13,7 @@ use umsg_bridge::status::{Board, State};
 use umsg_bridge::supervise::Scene;
 use umsg_bridge::{export, import};
 
-/// Runs a future on its own thread. A future that spins also fails the test; a timer of the same thread could not end it.
+/// Runs a future on its own thread, so that a future that spins fails the test, too: a timer of the same thread could not end it.
 fn on_a_thread(work: impl AsyncFnOnce() + Send + 'static) {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {

@@ -71,7 +71,8 @@ impl Network {
     }
 }
 
-/// Runs the test of this name again in a new network namespace, and returns true in that run. If the process may not make a namespace, prints this.
+/// Runs the test of this name again in a new network namespace, and returns true in that run. If the process may not make a namespace, prints a
+/// message.
 fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

@@ -1638,9 +1638,9 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * a reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and retry_delay of
  * umsg_mq_open_with(3). A thread of the library checks for these changes, and makes the descriptor ready within a tenth of a second.
  *
- * If a process polls before the queue has its first delayed message, lease or reservation, the process does not run that thread yet. The first
- * delayed message, lease or reservation makes the descriptor ready once, although a receive then finds no message, or a send no room. That receive
- * or send starts the thread.
+ * If a process polls before the queue has its first delayed message, lease or reservation, the library does not run the thread for these changes
+ * yet. The first delayed message, lease or reservation makes the descriptor ready once, although a receive then finds no message, or a send no room.
+ * That receive or send starts the thread.
  *
  * Return value:
  * On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.
@@ -2071,8 +2071,8 @@ ssize_t umsg_msg_timedreceive(int msqid,
  *   MSG_INFO.
  * - MSG_STAT_ANY: do the same as MSG_STAT, without a check of the read permission.
  *
- * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), which is 1 GiB by default; the kernel's limit is msgmnb.
- * If the caller may not read a queue, its status shows the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
+ * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), which is 1 GiB by default; the kernel's limit is msgmnb. If
+ * the caller may not read a queue, the status shows the rights of the queue's file, and counts of 0. umsg_msg_status(3) returns more than
  * IPC_STAT.
  *
  * Return value:

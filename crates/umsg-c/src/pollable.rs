@@ -36,9 +36,9 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// a reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and `retry_delay` of
 /// umsg_mq_open_with(3). A thread of the library checks for these changes, and makes the descriptor ready within a tenth of a second.
 ///
-/// If a process polls before the queue has its first delayed message, lease or reservation, the process does not run that thread yet. The first
-/// delayed message, lease or reservation makes the descriptor ready once, although a receive then finds no message, or a send no room. That receive
-/// or send starts the thread.
+/// If a process polls before the queue has its first delayed message, lease or reservation, the library does not run the thread for these changes
+/// yet. The first delayed message, lease or reservation makes the descriptor ready once, although a receive then finds no message, or a send no room.
+/// That receive or send starts the thread.
 ///
 /// # Return value
 /// On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.

@@ -1,4 +1,4 @@
-//! The machine of the figures, and the method.
+//! The section of the page about the machine on which the figures were measured, and about the method.
 
 use maud::{Markup, html};
 

@@ -61,7 +61,7 @@ fn latencies(
     (end, half, most): (&str, [f64; 2], [f64; 2]),
 ) {
     let name = format!("{place}, 10 us, {mode}: {end}");
-    // The published test used threads, and a receiver that sleeps.
+    // The published test used threads, and a receiver that sleeps. Other rows have no published figures.
     let published = |figures: [f64; 2]| match (place, mode) {
         ("threads", "asleep") => figures.map(Some).into(),
         _ => vec![None, None],

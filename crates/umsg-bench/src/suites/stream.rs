@@ -159,7 +159,8 @@ fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
     Ok(row)
 }
 
-/// Judges rows by the best row: the goal is met if a row whose name begins with this text meets it, whatever the row's setting.
+/// Judges the row with umsg's highest rate among the rows whose names begin with `begins`. Only that row gets the goal, because the goal is for the
+/// best setting.
 pub(super) fn judge_best(rows: &mut [Row], begins: &str, goal: f64) {
     let rate = |row: &Row| row.umsg.unwrap_or(0.0);
     let rows = rows.iter_mut().filter(|row| row.row.starts_with(begins));

@@ -244,7 +244,8 @@ fn refreshes(output: &Path) -> Result<usize, Failure> {
 }
 
 impl Observer<'_> {
-    /// The time between two refreshes. Diagnoses are a part of the details and have their own interval, so their whole cost is included.
+    /// The time between two refreshes. The command refreshes at twice the reported rate, so half of its cost is reported. The details are refreshed
+    /// at the reported rate, and their whole cost is reported: a part of them, the diagnoses, has its own interval.
     fn every(&self) -> Duration {
         Duration::from_millis(match self {
             Observer::Command(..) => 50,

@@ -218,7 +218,7 @@ impl Spool {
 
     /// Closes a ring, and moves its last messages to the spool, because they are lost with the ring. Waits for room for a limited time.
     pub async fn finish(&mut self, bridge: &str) {
-        // A queue of the kernel keeps its messages, so only a ring needs this step.
+        // Only a ring needs this function, because a queue of the kernel keeps its messages.
         let Source::Ring(ring) = &mut self.source else {
             return;
         };

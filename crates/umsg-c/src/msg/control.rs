@@ -31,8 +31,8 @@ use crate::pointer;
 ///   `MSG_INFO`.
 /// - `MSG_STAT_ANY`: do the same as `MSG_STAT`, without a check of the read permission.
 ///
-/// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), which is 1 GiB by default; the kernel's limit is `msgmnb`.
-/// If the caller may not read a queue, its status shows the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
+/// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), which is 1 GiB by default; the kernel's limit is `msgmnb`. If
+/// the caller may not read a queue, the status shows the rights of the queue's file, and counts of 0. umsg_msg_status(3) returns more than
 /// `IPC_STAT`.
 ///
 /// # Return value

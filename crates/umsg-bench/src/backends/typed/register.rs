@@ -52,7 +52,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Records a key that no queue has.
+    /// Chooses a key that no queue has, and records the key.
     pub fn new() -> Result<Self, Failure> {
         let register = REGISTER
             .get()

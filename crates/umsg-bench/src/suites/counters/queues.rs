@@ -71,8 +71,8 @@ fn measure<Q: TypedQueue>(plan: &Plan) -> Result<f64, Failure> {
     asking::<Q>(plan.budget)
 }
 
-/// Sends and receives messages of its own type, and leaves some in the queue. The queue always has room. The calls may still have to wait, because
-/// the partner may lose the CPU for long while it holds the queue's lock.
+/// Sends and receives messages of the thread's own type, and leaves some in the queue. The queue always has room. The calls may still have to wait,
+/// because the partner may lose the CPU for long while the partner holds the queue's lock.
 fn work<Q: TypedQueue>(queue: &Q, member: &Member<'_>) -> Result<(), Failure> {
     let mtype = member.index as i64 + 1;
     while !member.is_over() {

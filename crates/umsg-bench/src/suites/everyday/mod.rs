@@ -14,7 +14,7 @@ use crate::trial::{self, Setting, System};
 
 const SUITE: &str = "everyday";
 
-/// A row.
+/// The definition of a row.
 struct Case {
     name: &'static str,
     unit: &'static str,

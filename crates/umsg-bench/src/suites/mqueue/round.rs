@@ -93,7 +93,7 @@ fn used<Q: MessageQueue>(depth: u32, before: &[Order]) -> Result<Q, Failure> {
     Ok(queue)
 }
 
-/// Nanoseconds, summed over the cycles.
+/// The times of filling and draining the two queues of a round, in nanoseconds, summed over the cycles.
 #[derive(Default)]
 struct Times {
     first: Cycle,

@@ -18,9 +18,10 @@ use crate::suites::duet::LINE_NOTE;
 /// The numbers of threads on the queue.
 const THREADS: [usize; 3] = [2, 4, 8];
 
-/// The goal for threads that have a core each: umsg's rate divided by the kernel's rate.
+/// The goal for threads that have a core each: the minimum of umsg's rate divided by the kernel's rate.
 const APART_GOAL: f64 = 10.0;
-/// The goal for all other rows: umsg's rate divided by the kernel's rate. If threads share a core, each message costs a switch between the threads.
+/// The goal for all other rows: the minimum of umsg's rate divided by the kernel's rate. If threads share a core, each message costs a switch between
+/// the threads.
 const SHARED_GOAL: f64 = 1.0;
 
 /// The number of the message that ends the exchange of a pair.

@@ -13,7 +13,7 @@ use crate::row::{Better, Row};
 
 const QUEUES: usize = 80;
 
-/// The goal: umsg's rate divided by the kernel's rate.
+/// The goal: the minimum of umsg's rate divided by the kernel's rate.
 const GOAL: f64 = 4.0;
 
 /// The factor by which a round of this suite is longer, because a turn of all threads on two cores takes hundreds of milliseconds.

@@ -25,7 +25,7 @@ pub const MOST_BYTES: u64 = (DEPTHS[DEPTHS.len() - 1] + BURST) * SIZE;
 /// Receives between two readings of the clock, and messages in the queue on top of the depth.
 const BURST: u64 = 64;
 
-/// The goal at the greatest depth: the kernel's time divided by umsg's time. At that depth, the kernel walks along all messages.
+/// The goal at the greatest depth: the minimum of the kernel's time divided by umsg's time. At that depth, the kernel walks along all messages.
 const GOAL: f64 = 500.0;
 
 /// The type of all messages of the backlog, if the backlog has one type.
@@ -150,7 +150,7 @@ impl Workload for Receives {
     }
 }
 
-/// A queue with its messages. Each message carries its own type.
+/// A queue with its messages. The text of each message is the message's type.
 struct Crowded<'a, Q> {
     queue: &'a Q,
     crowd: Crowd,

@@ -38,7 +38,7 @@ const DEPTH: u32 = 65_528;
 const PAIRS: u32 = 30;
 /// The number of pairs with `--quick`, which can hardly resolve the goal.
 const QUICK_PAIRS: u32 = 3;
-/// The number of pairs with the sorted array. Its queue takes seconds to fill, and fewer pairs are enough for its result.
+/// The number of pairs for the sorted array. Its queue takes seconds to fill, and fewer pairs are enough for its result.
 const ARRAYS: u32 = 5;
 
 /// The goal: the maximum slowdown of the neighbour, in percent.

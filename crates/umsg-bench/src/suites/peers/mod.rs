@@ -2,7 +2,7 @@
 //! process and observes the survivors.
 //!
 //! The table of the report (`published/processes.rs`) finds the rows of this suite by their names, and in each row a column for each peer. The page
-//! has a plot of the kill trials. The goals of these rows are in the suites that compare only umsg and the kernel.
+//! has a plot of the kill trials. Only the kill trials have a goal here: the other goals are in the suites that compare only umsg and the kernel.
 
 mod entrant;
 mod kill;

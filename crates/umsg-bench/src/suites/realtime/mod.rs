@@ -18,7 +18,7 @@ use crate::trial::{self, Setting, System};
 
 const SUITE: &str = "realtime";
 
-/// A row.
+/// The definition of a row.
 struct Case {
     name: &'static str,
     /// The maximum of umsg's longest call, as a multiple of the kernel's.
