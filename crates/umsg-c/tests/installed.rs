@@ -1,4 +1,5 @@
-//! Checks that the installed files fit together: symbols, versions, header, manual, pkg-config; and that the archive links too.
+//! Checks that the installed files fit together: symbols, versions, header, manual, pkg-config. Also checks that programs can be linked with the
+//! static library.
 
 mod support;
 
@@ -101,12 +102,12 @@ fn the_list_of_symbols_is_what_is_exported() {
     for line in symbols.lines() {
         let (symbol, release) = line.trim_start().split_once(' ').unwrap();
         let (name, version) = symbol.split_once('@').unwrap();
-        // The release begins with the number in the version: release 0.1.0 added the version UMSG_0.1.
+        // The name of a release begins with the number of its symbol version: release 0.1.0 added the symbol version UMSG_0.1.
         assert!(
             release.starts_with(version.trim_start_matches("UMSG_")),
             "{line}"
         );
-        // The line of a version, such as `UMSG_0.1@UMSG_0.1`, is not a function.
+        // The line `UMSG_0.1@UMSG_0.1` lists a symbol version itself, and not a function.
         if name != version {
             listed.insert(format!("{name}@@{version}"));
         }
@@ -182,7 +183,7 @@ fn man_has_nothing_to_complain_of() {
 #[test]
 fn mandoc_has_nothing_to_complain_of() {
     if !is_installed("mandoc") {
-        // The test is not needed in CI: man reports the important faults, too.
+        // Not reported as skipped: CI may lack mandoc, because the test with man finds the important faults of the pages.
         return;
     }
     let mut mandoc = Command::new("mandoc");

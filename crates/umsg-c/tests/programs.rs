@@ -80,9 +80,9 @@ fn under_valgrind(name: &str) {
         output: &format!("{name}-valgrind"),
         options: &["-std=c11"],
     });
-    // valgrind's search for leaks reads all mapped pages, and so makes them real memory: gigabytes of a System V queue.
-    // valgrind also counts a thread that ends with its process, such as the thread that waits for notifications, as a
-    // possible leak. The sanitizers find the leaks of these programs.
+    // valgrind's search for leaks reads all mapped pages, so each page then takes memory. The mapping of a System V queue has gigabytes of pages.
+    // valgrind also counts a thread that ends with its process, such as the thread that waits for notifications, as a possible leak. The sanitizers
+    // find the leaks of these programs.
     let leaks = match name {
         "typed" | "notify" => "no",
         // valgrind also counts the stacks of the parent's threads as possible leaks of a forked child.
@@ -116,7 +116,7 @@ macro_rules! programs {
 
 programs!(everywhere: open, messages, batch, look, threads, in_place, pollfd, snapshot, notify, typed, ring, log);
 
-// Sanitizers and valgrind do not work under the limits that this program sets.
+// The program `exhaustion` sets resource limits under which sanitizers and valgrind do not work.
 programs! {
     exhaustion: in_c11 in_c11;
 }

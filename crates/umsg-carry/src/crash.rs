@@ -1,7 +1,8 @@
 //! Named places at which a test kills a program. A release build does not contain these places.
 
 /// Declares the crash points of a program. The comment of each point tells what happens to the message if the program dies there. `in VARIABLE` names
-/// the variable that arms a point: `NAME`, or `NAME:3` for the third pass.
+/// the environment variable that arms a point. The value `NAME` kills the program at the first pass of the point `NAME`, and the value `NAME:3` at
+/// the third pass.
 #[macro_export]
 macro_rules! points {
     (in $variable:literal; $($(#[doc = $what:literal])+ $name:ident;)+) => {
@@ -25,7 +26,7 @@ macro_rules! points {
     };
 }
 
-/// Kills the process if the variable names the point.
+/// Does nothing, because this build has no crash points.
 #[cfg(not(feature = "crash-points"))]
 #[inline(always)]
 pub fn reached(_: &str, _: impl Fn() -> &'static str) {}
@@ -52,7 +53,7 @@ mod armed {
         Some(name.to_owned())
     }
 
-    /// Kills the process if the variable names the point.
+    /// Kills the process if the environment variable names the point.
     pub fn reached(variable: &str, point: impl Fn() -> &'static str) {
         let armed = ARMED.get_or_init(|| arm(variable));
         let is_meant = armed.as_deref().is_some_and(|armed| armed == point());

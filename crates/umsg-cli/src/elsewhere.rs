@@ -28,8 +28,8 @@ pub fn no_name(namespace: &Namespace, name: &Name) -> Failure {
     explain(namespace, name, &OpenError::NotFound, others, in_kernel)
 }
 
-/// Returns the names of the other places that have a queue of this name or key, too: a program that seems to use this queue may use one of the other
-/// queues.
+/// Returns the other places (a namespace, the kernel) that have a queue of the same name or key. A program that seems to use the queue of `namespace`
+/// may use the queue of one of these places.
 pub fn also_in(namespace: &Namespace, queue: &Address) -> Vec<String> {
     let directory = namespace.path();
     let (other, in_kernel) = match queue {
@@ -116,8 +116,8 @@ fn other_users() -> Option<PathBuf> {
     }
 }
 
-/// Returns the usual directories of namespaces, with their owners. The directories of the caller and of root come first: root can also read the
-/// directories of all other users.
+/// Returns the usual directories of namespaces, with their owners. The directories of the caller and of root come first, because a search should find
+/// them before the directories of other users, which root can also read.
 fn usual() -> Vec<(PathBuf, u32)> {
     let me = rustix::process::geteuid().as_raw();
     let entries = std::fs::read_dir(BASE).into_iter().flatten().flatten();

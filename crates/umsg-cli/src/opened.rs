@@ -221,7 +221,7 @@ fn is_missing(error: &OpenError) -> bool {
     )
 }
 
-/// Returns the failure for a queue whose mode denies the access. If the caller has the other permission, the text names it.
+/// Returns the failure for a queue whose mode denies the access. If the mode permits the caller only to send or only to receive, the text says so.
 fn denied(namespace: &Namespace, name: &Name) -> Failure {
     let Ok(queue) = open(namespace, name, Purpose::Look) else {
         return rights::refused(namespace, name, OpenError::PermissionDenied);

@@ -108,7 +108,8 @@ fn grants_what_was_asked_for(stage: &Stage, entry: &Entry) -> Result<(), String>
     let (_, _, most) = KINDS.iter().find(|row| row.0 == kind).unwrap();
     let place = stage.place_of(entry, kind);
     let asked = stage.kept().find(|object| object.place == place);
-    // A queue that grants one right grants both: every user of a queue needs both rights, and the library tells senders from receivers.
+    // If the queue's creator permits a user to send or to receive, the file's mode permits both reading and writing. Each user of a queue needs both
+    // rights to its file, and the library checks which of the two operations is permitted.
     let most = match asked.map(|object| object.mode) {
         Some(mode) if matches!(kind, Kind::Queue | Kind::Ring | Kind::Socket) => {
             let class = |bits: u32| {
@@ -278,7 +279,8 @@ fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), 
     done.map_err(unharmed)
 }
 
-/// Lets the stranger create an entry at each path of a name. Returns the stranger's process, and the paths at which the creation succeeded.
+/// Lets the stranger create an entry at each path for which `name`, with its placeholders, stands. Returns the stranger's process, and the paths at
+/// which the creation succeeded.
 fn put_all(
     stage: &Stage,
     name: &str,

@@ -60,7 +60,7 @@ fn image() -> Image {
                 let (name, value) = rest.split_once('=').unwrap();
                 image.environment.push((name.to_owned(), value.to_owned()));
             }
-            // Each container of the test names its user.
+            // Ignored, because each container of the test gets its user from the test.
             ("USER", "1000:1000") => {}
             _ => panic!("not known: {instruction} {rest}"),
         }

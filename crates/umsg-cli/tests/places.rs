@@ -271,7 +271,7 @@ fn root_changes_a_namespace_of_another_user_as_its_owner_only() {
     site.umsg(&["rm", "/theirs", "/new", "--as-owner"]).text();
     site.umsg(&["run", "--as-owner", "--", "true"])
         .fails(2, &["runuser"]);
-    // The option gives a user other than root no further rights.
+    // A user other than root gets no further rights by `--as-owner`.
     let roots = Site::new();
     set_mode(roots.path(), 0o755);
     roots.umsg(&["create", "/roots"]).text();

@@ -1,4 +1,4 @@
-//! The kernel's own queues, reached by system calls: in a program under `umsg run`, libc's functions use umsg's queues.
+//! The kernel's own queues. This module makes the system calls itself, because in a program under `umsg run` libc's functions use umsg's queues.
 
 pub mod posix;
 pub mod sysv;

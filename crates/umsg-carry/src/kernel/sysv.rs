@@ -48,13 +48,13 @@ pub struct Room(Vec<u8>);
 const TYPE: usize = size_of::<libc::c_long>();
 
 impl Room {
-    /// Makes room for messages of at most `len` bytes.
+    /// Makes a buffer for a message of at most `len` bytes.
     #[must_use]
     pub fn new(len: usize) -> Room {
         Room(vec![0; TYPE + len])
     }
 
-    /// Returns the length of the longest message that fits.
+    /// Returns the length of the longest message that fits into the buffer.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "room, not a collection")]
     pub fn len(&self) -> usize {
@@ -67,7 +67,7 @@ impl Room {
         self.0.extend_from_slice(message);
     }
 
-    /// Returns the type, and the first `len` bytes.
+    /// Returns the type of the message in the buffer, and the first `len` bytes of the message.
     #[must_use]
     pub fn message(&self, len: usize) -> (i64, &[u8]) {
         let (mtype, rest) = self.0.split_at(TYPE);
@@ -186,7 +186,7 @@ impl Queue {
             flags as usize,
             0,
         ];
-        // SAFETY: the room is live, and has a type and that many bytes.
+        // SAFETY: the buffer `room` is live. It has space for a type and for as many bytes as the third argument says.
         unsafe { call(libc::SYS_msgrcv, arguments) }
     }
 
@@ -200,7 +200,7 @@ impl Queue {
         let flags = if waits { 0 } else { libc::IPC_NOWAIT };
         let start = room.0.as_ptr().expose_provenance();
         let arguments = [self.id as usize, start, message.len(), flags as usize, 0, 0];
-        // SAFETY: the room is live, and has a type and that many bytes.
+        // SAFETY: the buffer `room` is live. It contains a type and as many bytes as the third argument says.
         unsafe { call(libc::SYS_msgsnd, arguments).map(drop) }
     }
 

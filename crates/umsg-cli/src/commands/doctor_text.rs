@@ -15,11 +15,11 @@ use super::doctor_problems::told;
 use crate::elsewhere;
 use crate::output::{text, time};
 
-/// The maximum number of lines of one kind.
+/// The maximum number of lines that the report has under one title.
 const MOST: usize = 20;
 
 pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
-    // The reasons why the other items can't be inspected were printed on standard error.
+    // Queues and rings that could not be inspected are left out here: standard error already has the reasons.
     let seen = inspected.iter().filter_map(|item| {
         let diagnosis = item.found.as_ref().ok()?;
         Some((item, diagnosis))

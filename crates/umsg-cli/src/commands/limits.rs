@@ -153,7 +153,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Checks values that the library would accept, or for which the library's error is less clear.
+    /// Refuses limits that make no sense but that the library would accept, and limits for which the library's error is less clear.
     fn check(&self, wanted: &umsg::Limits) -> Result {
         let refuse = |code, line: String| Err(Failure::new(code, line));
         let most = umsg::Limits::default().max_queues;

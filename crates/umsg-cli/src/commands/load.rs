@@ -120,7 +120,8 @@ impl Load {
             let why = attached.explain_send(&error);
             let code = error.code();
             if !self.into_existing {
-                // The queue is useless without its messages. If the removal fails, too, the error that follows names the queue.
+                // The new queue is useless without its messages. An error of the removal is ignored: the failure below names the queue, so that the
+                // user can remove it.
                 let _ = attached.queue.remove();
             }
             return Err(Failure::new(

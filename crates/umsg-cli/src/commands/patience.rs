@@ -9,7 +9,8 @@ use crate::failure::Result;
 use crate::lookout::Lookout;
 use crate::values;
 
-/// The longest wait without a check, for a wait that the lookout thread does not watch.
+/// The longest single call of a wait that the lookout thread does not watch. After each call, the command itself checks whether the wait still makes
+/// sense.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// An error of a call that can wait.
@@ -52,7 +53,7 @@ pub struct Patience {
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
     /// Do not wait
-    // The commands replace this text by a text that names the condition.
+    // Commands replace this help text by one that names the situation, such as a full queue.
     #[arg(long, conflicts_with = "timeout")]
     pub nonblocking: bool,
 }

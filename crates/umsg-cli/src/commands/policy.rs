@@ -1,4 +1,4 @@
-//! Options of the overflow policy: messages that a queue can't accept, keep or deliver.
+//! Options that set the policy of a queue for messages that the queue can't accept, keep or deliver.
 
 use std::time::Duration;
 

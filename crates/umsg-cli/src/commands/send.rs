@@ -209,7 +209,8 @@ impl Send {
         self.lines || self.is_null() || self.from_json
     }
 
-    /// Reads at most as many bytes as the longest message has, and a line feed.
+    /// Reads standard input, up to two bytes more than the longest message has. So there is room for a final line feed, and one more byte shows that
+    /// the message is too long.
     fn send_input(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
         let most = to.longest();
         let mut message = Vec::new();
@@ -228,7 +229,7 @@ impl Send {
     fn send_parts(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
         let end = if self.is_null() { 0 } else { b'\n' };
         let most = to.longest() as u64;
-        // In JSON, each byte of the message takes at most 6 characters, and all other fields together take less than the constant.
+        // In JSON, each byte of the message takes at most 6 characters, and all other fields together take fewer than 65,536 characters.
         let most = match self.from_json {
             true => 6 * most + 65_536,
             false => most + 1,

@@ -79,7 +79,7 @@ impl Stat {
     fn print(&self, namespace: &Namespace, name: &Name, out: &mut impl Write) -> failure::Result {
         let opened = Opened::open(namespace, name, Purpose::Look)?;
         let status = opened.queue.status();
-        // The histories are left out if the caller has no permission to receive.
+        // The histories of dead letters are left out if the caller has no permission to receive.
         let letters = opened.queue.dead_letters(&Redrive::new());
         let letters = letters.ok().and_then(|letters| DeadLetters::of(&letters));
         match self.format.json {

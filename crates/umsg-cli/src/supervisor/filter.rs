@@ -63,22 +63,23 @@ pub fn waits_for_descriptors(number: libc::c_long) -> bool {
 /// The operation of a call with a path. The comment of each operation lists the arguments after the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Opens a file. Flags, mode.
+    /// Opens a file. Arguments after the path: flags, mode.
     Open,
-    /// Reads the attributes of a file. The address of `struct stat`.
+    /// Reads the attributes of a file. Argument after the path: the address of `struct stat`.
     Stat,
-    /// Reads the attributes of a file. Flags, mask, the address of `struct statx`.
+    /// Reads the attributes of a file. Arguments after the path: flags, mask, the address of `struct statx`.
     Statx,
-    /// Checks permissions. Permissions, flags.
+    /// Checks permissions. Arguments after the path: permissions, flags.
     Access,
-    /// Removes a file, or with AT_REMOVEDIR a directory. Flags.
+    /// Removes a file, or with AT_REMOVEDIR a directory. Argument after the path: flags.
     Unlink,
-    /// Changes the mode. Mode.
+    /// Changes the mode of a file. Argument after the path: the mode.
     Mode,
-    /// Changes the owner. User, group.
+    /// Changes the owner of a file. Arguments after the path: user, group.
     Owner,
     Rename,
-    /// inotify_add_watch(2). Its descriptor is not a directory, but takes the place of the directory argument. Events.
+    /// inotify_add_watch(2). Its first argument is not the descriptor of a directory, but that of an inotify instance. Argument after the path: the
+    /// events.
     Watch,
 }
 

@@ -1,4 +1,4 @@
-//! The choice of the thread that receives the calls.
+//! Decides which thread of the supervisor receives the system calls of the programs.
 //!
 //! One thread, the leader, receives calls and answers them: a switch between two threads would cost as much as a call. A program can make a call take
 //! long: the call accesses memory of a FUSE file system, or a stopped process holds the queue's lock. Then another thread takes the lead and receives
@@ -9,7 +9,8 @@
 //! | even | waits for a call | the leader, when it has one: [`Lead::begin`] |
 //! | odd | answers a call | the leader: [`Lead::end`]; or its successor: [`Lead::take_over`] |
 //!
-//! Each change of the word adds 1. The last two changes begin with the same value, so only one of them succeeds. So there is one leader at any time.
+//! Each change of the word adds 1. `end` and `take_over` change the word from the same odd value, so only one of them succeeds. So there is one
+//! leader at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -24,7 +24,7 @@ use umsg::kernel_files::limit::{self, Limit, SetError};
 
 use super::namespaces::Queues;
 
-/// The kernel's maximum: the number of bytes of a write to a limit that it reads.
+/// The kernel reads at most this number of bytes of a write to a limit.
 const MOST: usize = 4095;
 
 /// The bytes before the number in a file that is open for reading and writing: one more than the longest number has digits. Programs that read a
@@ -36,7 +36,7 @@ struct Open {
     limit: Limit,
     /// The queues of the IPC namespace in which the program opened the limit.
     queues: Arc<Queues>,
-    /// The same file, with an open file description that belongs to the supervisor.
+    /// The file in memory that the program writes. The descriptor has an open file description of its own, which belongs to the supervisor.
     file: OwnedFd,
     can_read: bool,
     /// The thread that opened the file, and the number of its descriptor.

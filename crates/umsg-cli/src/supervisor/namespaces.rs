@@ -39,7 +39,8 @@ pub struct Queues {
 
 impl Queues {
     fn new(namespace: Namespace, pin: Option<Pin>) -> Queues {
-        // If the directory is missing, calls on the queues fail. The identity (0, 0) equals that of no directory for which another `umsg run` asks.
+        // If the directory is missing, calls on the queues fail, and the identity is (0, 0). No directory has this identity, so another `umsg run`
+        // never asks for it.
         let found = std::fs::metadata(namespace.path());
         Queues {
             identity: found.map_or((0, 0), |found| (found.dev(), found.ino())),

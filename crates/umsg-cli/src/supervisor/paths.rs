@@ -180,7 +180,7 @@ impl Server {
                     let queues = self.queues_of(call, path)?;
                     self.answer_path(call, &queues, &numbers, place, status)
                 }
-                // The kernel also has these files, so it performs the call.
+                // The path leads to a limit or to the table of System V queues. The kernel has a file at this path, so the kernel performs the call.
                 _ => Ok(Outcome::Pass),
             },
         }

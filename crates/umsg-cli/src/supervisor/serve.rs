@@ -110,7 +110,8 @@ impl Server {
                         return;
                     }
                 }
-                // There are two causes: a signal has ended the call before the supervisor received it, or the last program has ended.
+                // The call of `receive` fails for two reasons: a signal has ended the program's call before the supervisor received it, or the last
+                // program has ended.
                 Err(_) => self.end_after_the_last(),
             }
         }

@@ -36,7 +36,8 @@ struct All {
     changes: u64,
 }
 
-/// The state before a read. It decides after the read whether the result may be recorded. The thread waits for the answer to a call.
+/// The state before a read about a thread. After the read, this state decides whether the result may be recorded. The thread waits for the answer to
+/// a call.
 #[derive(Clone, Copy)]
 pub struct Before {
     thread: pid_t,
@@ -59,7 +60,7 @@ impl Execution {
 }
 
 impl Before {
-    /// Returns whether a value that was read after `before` may be recorded.
+    /// Returns whether the result of a read that followed this state may be recorded.
     fn holds(self, all: &All) -> bool {
         !self.may_end && self.changes == all.changes
     }

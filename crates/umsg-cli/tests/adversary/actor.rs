@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The longest order and answer, in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// The function of an actor: an order and its answer.
+/// The answer of an actor to an order: a text, or an error.
 pub type Answer = Result<String, String>;
 
 /// A user without supplementary groups.

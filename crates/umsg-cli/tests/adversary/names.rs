@@ -1,5 +1,5 @@
-//! Names that the adversary occupies. They are the names that newcomers create for a time, as two rounds show, and an unused name beside an object of
-//! each kind.
+//! Finds the names that the adversary occupies. Some are names that new processes create and remove in each of two rounds. The others are unused
+//! names, each one similar to the name of an existing entry of each kind.
 
 use std::collections::BTreeSet;
 use std::fs;

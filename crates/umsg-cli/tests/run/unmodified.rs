@@ -102,7 +102,8 @@ fn a_program_waits_in_the_mode_given_to_umsg_run() {
         let outcome = finish(site.command(&run).env("UMSG_PRELOAD", library), b"");
         outcome.text().parse().unwrap()
     };
-    // A spinner uses all CPU time that it gets in that second; a sleeper wakes up ten times.
+    // The program waits for one second in mq_timedreceive. A spinning thread uses all CPU time that it gets in this second, and a sleeping thread
+    // wakes up ten times.
     let (blocking, spinning) = (cpu_time("blocking"), cpu_time("spinning"));
     assert!(spinning > 3 * blocking, "{spinning} µs, {blocking} µs");
 }
@@ -123,7 +124,7 @@ fn the_options_choose_whose_queues_dev_mqueue_and_ipc_namespaces_have() {
     assert_eq!(shell(&[], "ls /dev/mqueue"), "jobs\n");
     let off = shell(&["--dev-mqueue", "off"], "ls /dev/mqueue 2>&1; true");
     assert_ne!(off, "jobs\n");
-    // A command that runs under `umsg run` also uses the IPC namespace in which it is started.
+    // If the command `umsg` is started under `umsg run` in another IPC namespace, it uses the queues of that IPC namespace.
     umsg_testkit::needs_root!();
     let made = r#""$UMSG" create /other >/dev/null; "$UMSG" ls --quiet; ls /dev/mqueue;
         "$UMSG" run -- unshare --ipc "$UMSG" ls --quiet; "$UMSG" run -- "$UMSG" ls --quiet"#;

@@ -60,7 +60,7 @@ fn a_static_child_uses_umsg_however_it_is_started() {
         let outcome = run(&site, &[], &[starter, way, child, way]);
         assert_eq!(outcome.code, Some(7), "{way}: {outcome:?}");
         let told = String::from_utf8(outcome.output).unwrap();
-        // The call system(3) starts a shell, which names a program by its path.
+        // With system(3), the shell gets the path of the program, so argument 0 is the path. The other ways pass "name" as argument 0.
         let name = if way == "system" { child } else { "name" };
         assert_eq!(told, format!("{name} last\n"), "{way}");
         is_on_umsg(&site, way);

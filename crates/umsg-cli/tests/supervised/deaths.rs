@@ -69,8 +69,8 @@ fn await_none(site: &Site) {
     }
 }
 
-/// Waits until a killed process has ended, and only its parent has still to read its exit status. Calls on queues fail earlier: once the last thread
-/// has closed the listener. The leases of the process last until its last thread has ended.
+/// Waits until all threads of a killed supervisor have ended. The process may still be a zombie. Calls on queues already fail when the last thread
+/// has closed the listener, but the supervisor's leases last until its last thread has ended.
 fn await_end(process: i32) {
     let start = Instant::now();
     let lives = || {

@@ -82,7 +82,8 @@ fn the_supervisor_removes_the_directories_of_ended_namespaces() {
     }
 }
 
-/// A hidden process may be in the IPC namespace, and its user can use an open directory.
+/// /proc may hide a process of another user that is in the IPC namespace. Such a process can use a directory that is open to other users, so the
+/// directory must stay.
 #[test]
 fn an_open_directory_stays_while_proc_hides_a_process() {
     umsg_testkit::needs_root!();

@@ -55,7 +55,8 @@ impl Called {
         })
     }
 
-    /// SAFETY: see the comment on this impl.
+    /// Returns the drop-in's functions, which the loader has found under the plain C names because the drop-in is preloaded into this program. The
+    /// queues of the drop-in are in `directory`.
     ///
     /// # Errors
     /// The reason why the directory is no namespace.

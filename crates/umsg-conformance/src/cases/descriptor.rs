@@ -334,7 +334,7 @@ fn a_descriptor_sent_through_a_socket_shares_the_flag(site: &Site) {
     assert_eq!(queue.receive(), Ok(message("x", 1)));
     copied.set_nonblocking(true);
     assert!(queue.is_nonblocking());
-    // A queue that this process has never opened.
+    // The child creates a queue that this process has never opened.
     let sent = site.child(|| {
         let other = site.queue(1, 8);
         let copy = sys::through_a_socket(other.fd())?;
@@ -366,7 +366,7 @@ fn read(site: &Site, fd: i32, length: usize) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// Returns the text for this number of bytes in the queue, without a registration.
+/// Returns the text that a read of a queue's descriptor gives if the queue has this number of bytes and no registration for notification.
 fn status_text(bytes: usize) -> String {
     format!(
         "QSIZE:{bytes:<10} NOTIFY:{:<5} SIGNO:{:<5} NOTIFY_PID:{:<6}\n",

@@ -171,13 +171,13 @@ fn plain(code: u16, line: &str) -> Answer {
     (code, PLAIN, Arc::new(Text::plain(format!("{line}\n"))))
 }
 
-/// Sends a head, and also the text if the method is GET. The function sends the text itself, because tiny_http would send it in parts of 8 KiB, with
-/// a system call for each part.
+/// Sends the head of a response, and also the text if the method is GET. The function sends the text itself, because tiny_http would send it in parts
+/// of 8 KiB, with a system call for each part.
 fn send(request: Request, head: Response<io::Empty>, text: &Text) -> io::Result<()> {
     let is_head_only = *request.method() == Method::Head;
     let version = request.http_version().clone();
     let mut writer = request.into_writer();
-    // The request's headers are left out, so that the head does not announce a chunked body.
+    // The empty list stands for the headers of the request. If tiny_http knew these headers, the head could announce a chunked body.
     head.raw_print(&mut writer, version, &[], true, None)?;
     if !is_head_only {
         text.write_to(&mut writer)?;

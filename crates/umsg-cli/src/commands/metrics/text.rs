@@ -129,8 +129,8 @@ impl Piece {
     }
 }
 
-/// Writes the text that prometheus-client makes: the heading of a metric, and on request also its series. For many queues, [`Snapshot::write_series`]
-/// is faster.
+/// Writes the text that prometheus-client makes for a metric, or, if `family` is None, for the metrics of the namespace. If `has_series` is false,
+/// the text of a metric is only its heading. For many queues, [`Snapshot::write_series`] writes the lines with the values faster.
 fn encode_into(
     text: &mut String,
     snapshot: &Arc<Snapshot>,

@@ -96,7 +96,7 @@ impl Board {
         self.report(if is_well { "running" } else { "waiting" });
     }
 
-    /// Prints a line with this state and the counts. Ignores a failed write, because the relay carries messages without the line, too.
+    /// Prints a line with this state and the counts. Ignores a failed write, because the relay needs no output to carry messages.
     pub fn report(&self, state: &str) {
         // The lock is released before the write: a write to a full pipe may block, and the pair needs the lock for each message.
         let trouble = self

@@ -198,7 +198,7 @@ fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: i
     }
 }
 
-/// Makes the pairs whose queues' names have changed check these names.
+/// Sets a flag for each pair with a queue whose name has changed. The flag makes the pair check the names of its queues.
 fn pass_on(scene: &Scene, workers: &[Worker]) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(&scene.changes, &mut buffer);

@@ -206,7 +206,8 @@ fn circle(pairs: &[Pair]) -> Option<Vec<String>> {
     })
 }
 
-/// Returns the path from the last of some queues back to the first queue, if there is such a path.
+/// `places` is a path: the queues through which a message has passed so far. Returns a continuation of the path that ends at its first queue, if
+/// there is one.
 fn way(pairs: &[&Pair], places: Vec<String>) -> Option<Vec<String>> {
     let last = places.last()?;
     let mut next = pairs.iter().filter(|pair| pair.from() == *last);
@@ -335,7 +336,7 @@ mod tests {
         assert!(!fails(&one("/a=/b"), &one("/b=/a"), &[]));
         assert!(!fails(&one("/a"), &one("/b"), &[]));
         assert!(!fails(&one("key:1,type=1"), &one("key:1,type=2"), &[]));
-        // Two pairs in and two pairs out.
+        // Two pairs into umsg and two pairs out of umsg, through which a message circulates.
         let (into, out) = (twice("/a=/b", "/c=/d"), twice("/c=/b", "/a=/d"));
         let into_all = into.iter().map(|one| one.one_way(Way::In, one.want));
         let out_all = out.iter().map(|one| one.one_way(Way::Out, one.want));

@@ -211,7 +211,8 @@ impl Ends {
         self.queue.attributes().message_size
     }
 
-    /// Returns two values: whether the name of the kernel's queue, and whether the name of umsg's queue, still lead to the opened queues.
+    /// Checks whether the names of both queues still lead to the opened queues. The first result is for the kernel's queue, the second one for umsg's
+    /// queue.
     fn names(&self) -> (bool, bool) {
         let leads = |path: &Path| {
             let found = std::fs::symlink_metadata(path);

@@ -110,7 +110,7 @@ pub enum Ends {
 /// A message that has left its source queue, but is not yet in its destination queue: its priority or type, and its bytes.
 pub type Hand = Option<(i64, Vec<u8>)>;
 
-/// A worker and the scene, as the functions of the pair's thread use them.
+/// The two parameters that all functions of a pair's thread need: the [`Worker`] of the pair, and the [`Scene`] that all pairs share.
 #[derive(Clone, Copy)]
 pub struct Crew<'a> {
     pub worker: &'a Worker,

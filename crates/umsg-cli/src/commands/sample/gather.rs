@@ -22,7 +22,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::place;
 
-/// The number of queues from which on an additional thread saves more time than its start takes.
+/// The least number of queues for an additional thread. For fewer queues, the start of a thread takes longer than the thread saves.
 pub const SHARE: usize = 256;
 
 /// The state of a namespace at one time.

@@ -17,8 +17,8 @@ pub struct Kept<K, Q> {
 }
 
 struct Entry<Q> {
-    /// The inode number of the queue's file. If the number has changed, the queue was replaced. 0 for kinds of queues in which a new queue always has
-    /// another key.
+    /// The inode number of the queue's file. If the number has changed, the queue was replaced. 0 for System V queues: a new System V queue has
+    /// another identifier, and so another entry.
     inode: u64,
     queue: Result<Q, Refused>,
     /// The number of the last sample that found the queue.

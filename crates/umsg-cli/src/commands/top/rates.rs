@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use crate::commands::sample::figures::{Figures, Kind};
 use crate::commands::sample::gather::{Refused, Snapshot};
 
-/// The number of refreshes that a queue's past has.
+/// The number of refreshes of which the figures of a queue are kept.
 pub const PAST: usize = 120;
 
 /// The state of a namespace at one refresh.

@@ -12,7 +12,7 @@ use crate::output::owner::Owners;
 pub struct Line {
     pub key: Key,
     pub shown: Shown,
-    /// The number of groups that contain the line, one in the other.
+    /// The number of nested groups that contain the line.
     pub depth: u16,
     /// Whether the members of a group are hidden; None for a queue.
     pub folded: Option<bool>,

@@ -22,7 +22,7 @@ pub struct Look {
     pub is_unicode: bool,
 }
 
-/// A role of a text that has its own style.
+/// The role of a text on the screen. Each role has its own style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Good,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::say;
 
-/// The time between two searches for such processes.
+/// The time between two searches for processes that can't send records.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The processes that have sent records, and the processes that were reported to the user.

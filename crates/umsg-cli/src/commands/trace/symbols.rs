@@ -39,8 +39,8 @@ pub fn errno_named(name: &str) -> Option<c_int> {
     found.map(|&(number, _)| number)
 }
 
-/// Returns the names of flags, followed by the bits without a name: `O_CREAT|0x10`. `rest` formats the bits without a name. `rest` is not called if
-/// all set bits have names, unless no bit has a name.
+/// Returns the names of flags, followed by the bits without a name: `O_CREAT|0x10`. `rest` formats the bits without a name. If there are no such
+/// bits, `rest` is called only if the result would be empty.
 fn flags(
     first: Option<&str>,
     table: &[(c_int, &'static str)],

@@ -58,7 +58,7 @@ impl Memory {
                 false
             }
             None => {
-                // A sender may repeat one message for ever, so old entries are removed here, too.
+                // Old entries of this message are removed here, because a sender may repeat one message for ever.
                 let before = alike.len();
                 alike.retain(|sight| sight.look + LOOKS >= look);
                 alike.push(Sight { sent, look });

@@ -20,7 +20,7 @@ const MOST: usize = 1000;
 /// The number of shared words of the workers of a side. The words hold a list of all processes of the history so far: its length, then the processes.
 pub const WORDS: usize = 1 + MOST;
 
-/// The position of the registered process in the text of a queue's descriptor.
+/// The offset of the registered process's id in the text that a read of a queue's descriptor gives.
 const REGISTERED: usize = 53;
 const DIGITS: usize = 7;
 

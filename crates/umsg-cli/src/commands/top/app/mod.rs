@@ -18,7 +18,7 @@ use crate::names::Name;
 use crate::output::owner::Owners;
 pub use pages::{Detail, Messages};
 
-/// The shortest time between two diagnoses of a queue. A diagnosis takes at most one part in `SHARE` of the time.
+/// The shortest time between two diagnoses of a queue. If a diagnosis takes long, the next one waits `SHARE` times as long as the diagnosis took.
 const EXAMINE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 

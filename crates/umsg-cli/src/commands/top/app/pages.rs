@@ -29,7 +29,7 @@ pub struct Messages {
     pub subject: Subject,
     /// The messages; None until they have been read.
     pub found: Option<Result<Vec<Message>, String>>,
-    /// The number of messages in the queue at that time.
+    /// The number of messages in the queue when the messages were read.
     pub all: u64,
     pub at: SystemTime,
     pub search: String,
