@@ -228,7 +228,7 @@ fn in_nanoseconds(time: Option<Duration>) -> u64 {
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// Returns a text with its NUL. A queue's name has at most 256 bytes with its slash.
+/// Returns the name of a queue as C text, padded with NUL bytes. The array has room: a name has at most 256 bytes with its slash.
 fn text(name: &OsStr) -> [c_char; 264] {
     let mut text = [0; 264];
     let room = text.len() - 1;

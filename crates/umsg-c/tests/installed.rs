@@ -42,7 +42,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.starts_with("umsg_"))
 }
 
-/// Returns the functions that the header declares. A declaration begins at the start of a line with a letter; no line of a comment does.
+/// Returns the functions that the header declares. Only declarations begin with a letter at the start of a line; the lines of comments begin with
+/// another character.
 fn declared() -> Names {
     let header = fs::read_to_string(prefix().join("include/umsg.h")).unwrap();
     header

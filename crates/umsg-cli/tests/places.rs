@@ -334,7 +334,7 @@ fn who_shows_waits_holds_and_descriptors() {
     assert!(entry["waiting_seconds"].as_f64() > Some(0.0), "{entry}");
     site.umsg(&["send", "/q", "x"]).text();
     end(waiting).text();
-    // The worker has a lease, and a descriptor of the queue as programs under `umsg run` have it.
+    // The worker holds a lease. It also has a descriptor of the queue's file open, as programs under `umsg run` do.
     site.umsg(&["send", "/q", "y"]).text();
     let mut worker = Command::new("bash");
     let umsg = env!("CARGO_BIN_EXE_umsg");

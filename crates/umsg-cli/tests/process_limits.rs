@@ -30,7 +30,8 @@ fn a_limit_of_the_process_is_named_with_what_helps() {
     for line in ["create /q --max-messages 100000", "create key:0x1234"] {
         limited(&site, libc::RLIMIT_FSIZE, 4096, line).fails(1, &["ulimit -f"]);
         limited(&site, libc::RLIMIT_AS, 300 << 20, line).fails(1, &["address space", "ulimit -v"]);
-        // The limit leaves one descriptor, which loads the libraries at the start, and no descriptor for other files.
+        // The limit leaves one descriptor besides the standard streams. One descriptor is enough to load the libraries at the start, but not enough
+        // to create a queue.
         limited(&site, libc::RLIMIT_NOFILE, 4, line).fails(1, &["descriptor", "ulimit -n"]);
     }
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");

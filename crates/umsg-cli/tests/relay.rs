@@ -270,7 +270,7 @@ fn a_queue_that_is_removed_is_followed_by_the_next_one_of_its_name() {
     });
     kernel.send(b"one", 1);
     assert_eq!(receive(&open(&site, &name)), (b"one".to_vec(), 1));
-    // The messages of the removed queue arrive before the messages of the next queue.
+    // The messages of the removed queue arrive before the messages of the queue that has replaced it.
     let ours = open(&site, &name);
     relay.signal(Signal::STOP);
     kernel.send(b"two", 2);

@@ -128,7 +128,8 @@ fn a_removal_writes_into_no_file_that_has_a_name_elsewhere() {
     assert!(is_unchanged);
 }
 
-/// Functions that write an owner into the lock of a System V queue that never releases the lock. The owner lives as long as the returned value.
+/// Functions that write a process id into the lock of a System V queue, so that this process seems to hold the lock. The lock is never released. Each
+/// function returns the process.
 const HOLDERS: [fn(&Site) -> Killed; 3] = [
     // The owner is a living process that does not use the queue.
     |site| {

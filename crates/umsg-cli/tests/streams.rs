@@ -1,4 +1,4 @@
-//! Tests standard streams that are closed, full or without a reader, and queues that are removed meanwhile.
+//! Tests standard streams that are closed, full or without a reader, and queues that are removed while a command waits.
 
 mod support;
 

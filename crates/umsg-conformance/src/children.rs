@@ -158,7 +158,7 @@ pub fn wait_until(condition: impl Fn() -> bool) {
 }
 
 thread_local! {
-    /// The threads and processes that were the subject of [`wait_until_asleep`] in this thread.
+    /// The threads and processes for which this thread has called [`wait_until_asleep`].
     static BLOCKED: RefCell<BTreeSet<Pid>> = RefCell::default();
 }
 

@@ -127,8 +127,8 @@ impl Queue {
         }
     }
 
-    /// Copies the first message that is wanted, and leaves it in the queue. Returns its length. Other processes may receive unwanted messages
-    /// meanwhile.
+    /// Copies the first message that is wanted, and leaves it in the queue. Returns its length. While the call searches, other processes may receive
+    /// messages that are not wanted.
     ///
     /// # Errors
     /// ENOMSG if there is no such message; ENOSYS if the kernel can't copy messages (CONFIG_CHECKPOINT_RESTORE).

@@ -12,7 +12,7 @@ use crate::streams;
 /// The longest line that can be an answer, in bytes.
 const LONGEST: usize = 64;
 
-/// The answer of a line to the last printed message.
+/// The meaning of a line of standard input, which answers the message that was printed last.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     Done,

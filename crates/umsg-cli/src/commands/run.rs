@@ -318,7 +318,8 @@ impl Run {
 }
 
 /// Returns the directory that the program gets, and the IPC namespace to which the directory belongs. The directory of an IPC namespace is removed
-/// with the namespace. So, if a program moves from one IPC namespace to another, the new directory is not created in the old one.
+/// with the namespace. So if the program moves to another IPC namespace, the directory of the new one must not be inside the directory of the old
+/// one.
 fn home(namespace: &Namespace, shares: bool) -> Home {
     let (directory, ipc_namespace) = match umsg::ipc::base().filter(|_| !shares) {
         Some((directory, value)) => (directory, value),

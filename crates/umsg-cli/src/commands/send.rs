@@ -281,7 +281,7 @@ impl Send {
         self.failure(Code::Failed, &format!("standard input: {error}"), sent)
     }
 
-    /// Returns the failure for standard input that can't be read. Without this check, the command would send an empty message.
+    /// Returns the failure for standard input that can't be read. In place of unreadable input, the command would otherwise send an empty message.
     fn no_input(&self, error: &io::Error) -> Failure {
         let line = format!(
             "{}: no message is given, and standard input can't be read: {error}",

@@ -1,9 +1,9 @@
 //! The limits in /proc/sys that programs have open for writing.
 //!
-//! A program that opens such a limit gets a file in memory ([`umsg::kernel_files::limit`]). Its writes change only this file, and make no call to the
-//! supervisor. But inotify(7) records a write before the write returns. So the supervisor sets the limit before it answers the next call of a
-//! supervised program. For other processes, its watch thread wakes up and sets the limit at once. When the last descriptor for writing is closed, the
-//! supervisor ends the inotify watch of the file.
+//! A program that opens a limit for writing gets a file in memory ([`umsg::kernel_files::limit`]). The program's writes change only this file, and
+//! make no call to the supervisor. But inotify(7) records a write before the write returns. So the supervisor sets the limit before it answers the
+//! next call of a supervised program. For other processes, the supervisor's watch thread wakes up and sets the limit at once. When the last
+//! descriptor for writing is closed, the supervisor ends the inotify watch of the file.
 //!
 //! A file that a program can also read shows the number after some [`TABS`]. A write at the beginning replaces tabs, so the written text ends before
 //! the old number: `5` written over the number 10 is 5, and not 50. The position of the descriptor doesn't matter.
@@ -189,8 +189,8 @@ impl Open {
         let len = rustix::io::pread(&self.file, &mut text[..], 0).unwrap_or(0);
         text.truncate(len);
         if !is_new {
-            // The supervisor's own writes also cause events, and begin with tabs. If another process uses the drop-in, that drop-in writes a number
-            // without tabs.
+            // If the text begins with tabs, the supervisor wrote it. Otherwise the drop-in of another process wrote the text, a number without tabs.
+            // Then the supervisor adds the tabs.
             if !text.starts_with(&TABS) && !is_written() {
                 self.show();
             }

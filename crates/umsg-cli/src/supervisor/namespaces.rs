@@ -25,7 +25,7 @@ const PAUSES: u32 = 20;
 /// The longest wait between two searches.
 const MOST: Duration = Duration::from_secs(10);
 
-/// The maximum time for which the supervisor waits, at its own end, for the ends of processes.
+/// The maximum time for which a supervisor that is about to end waits for processes to leave their IPC namespaces.
 const LAST: Duration = Duration::from_secs(2);
 
 /// The queues of an IPC namespace.

@@ -1,5 +1,5 @@
-//! Threads for leaders and for calls that block. A thread that has done its work waits for the next work. So there are at most a few more threads
-//! than the supervised programs have. A thread without work ends after [`IDLE`].
+//! Threads for leaders and for calls that block. A thread that has done its work waits for the next work. So the pool has only a few more threads
+//! than the supervised programs have together. A thread without work ends after [`IDLE`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

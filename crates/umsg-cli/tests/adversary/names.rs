@@ -16,7 +16,7 @@ use super::stage::{Stage, Without};
 const PID: &str = "<pid>";
 /// The placeholder for each free index of System V queues.
 pub const INDEX: &str = "msg/<index>";
-/// The number of indices that are tried.
+/// The number of indices of System V queues that the adversary tries to occupy, from 0 on.
 const INDICES: u32 = 100;
 
 /// Returns the names, as paths with placeholders.
@@ -98,7 +98,7 @@ fn generalised(path: &str, pids: &[u32]) -> String {
     parts.join("-")
 }
 
-/// Returns the paths for a name with placeholders.
+/// Returns the paths for which a name with placeholders stands.
 pub fn expand(name: &str, pids: &[u32]) -> Vec<String> {
     match name {
         INDEX => (0..INDICES).map(|index| format!("msg/{index}")).collect(),

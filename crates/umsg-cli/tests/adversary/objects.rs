@@ -183,7 +183,7 @@ pub enum Needs {
     Never,
 }
 
-/// Returns whether the system grants a user something, by modes and sticky directories.
+/// Returns whether the system grants a user the access that an operation needs. Modes and sticky directories decide.
 pub fn grants(user: User, entry: &Entry, needs: Needs) -> bool {
     match needs {
         Needs::Read => may(user, &entry.meta, 4),

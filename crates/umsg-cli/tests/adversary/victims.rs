@@ -282,7 +282,7 @@ impl Keeper {
     }
 }
 
-/// Polls and receives until there is a message. `attempt` returns its length, or None while the queue is empty.
+/// Polls and receives until there is a message. `attempt` returns the length of the message, or None while the queue is empty.
 fn receive_polled<'q>(
     place: &str,
     descriptor: impl Fn() -> Result<BorrowedFd<'q>, String>,

@@ -46,8 +46,8 @@ fn all_are_removed(site: &Site) {
 /// With `auto`, each static program has a supervisor of its own. With `on`, one supervisor serves all programs.
 const SUPERVISED: [&str; 2] = ["--raw-syscalls=auto", "--raw-syscalls=on"];
 
-/// The arguments of `umsg gc` that remove the directories that remain after a shell. A shell that has used no queue removes no directory, and each
-/// supervisor of `auto` waits only 2 seconds for the end of the shell.
+/// The arguments of `umsg gc` that remove the directories of ended IPC namespaces. With `auto`, such a directory may remain: a shell that has used no
+/// queue removes none, and the supervisor of a static program waits only 2 seconds for the shell's end.
 const SWEEP: [&str; 3] = ["gc", "--leftovers", "--remove"];
 
 macro_rules! namespace_cases {

@@ -28,7 +28,7 @@ impl Functions {
     }
 }
 
-/// Calls the handler of a case, unless the library must not be interrupted now. In that case, the library defers the signal.
+/// If the library must not be interrupted now, makes it defer the signal. Otherwise calls the handler of the case.
 extern "C" fn enter(signal: c_int, info: *const c_void, context: *mut c_void) {
     let Functions { defer, handler } = &HANDLERS[signal as usize];
     let defer = defer.load(Ordering::Acquire);

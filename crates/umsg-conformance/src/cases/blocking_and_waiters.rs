@@ -235,7 +235,8 @@ fn a_blocked_senders_message_takes_its_place_by_priority(site: &Site) {
     let order: Vec<u8> = (0..4)
         .map(|_| queue.receive().expect("a message").data[0])
         .collect();
-    // When message 5 is received, the message of priority 1 enters the queue. When message 3 is received, message 9 enters.
+    // Each receive makes room for the message of one blocked sender: message 1 enters the queue after message 5 is received, and message 9 after
+    // message 3.
     assert_eq!(order, b"5391");
     for sender in senders {
         assert_eq!(sender.result(), Ok(()));

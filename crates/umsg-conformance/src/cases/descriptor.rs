@@ -516,7 +516,7 @@ fn a_program_that_closes_everything_can_start_again(site: &Site) {
     let name = site.name("daemon");
     let before = site.queue_called(&name, 2, 8);
     before.send(b"before", 0).expect("room");
-    // The range ends below 250, the descriptor of the case's report, and below the pipe that a child needs.
+    // The range ends below descriptor 250, to which the case writes its report, and below the descriptors of the pipe that a child needs.
     for fd in 3..100 {
         let _ = close(site, fd);
     }

@@ -168,7 +168,7 @@ pub trait Comparable: Family {
         Vec::new()
     }
 
-    /// Explains the numbers in these calls, one line for each number.
+    /// Explains the numbers that stand for names in these calls: returns a line with the name for each number.
     fn legend(_names: &Self::Names, _calls: &[Self::Call]) -> String {
         String::new()
     }

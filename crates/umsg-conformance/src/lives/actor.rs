@@ -33,7 +33,7 @@ const MOST: usize = 200;
 /// all processes so far.
 pub const WORDS: usize = PROCESSES + NAMES + 1 + MOST;
 
-/// The position of the registered process in the status line of a queue.
+/// The offset of the registered process's id in the status line of a queue.
 const REGISTERED: usize = 53;
 
 /// A process of a history.

@@ -1,4 +1,4 @@
-//! The metrics of bridges: `umsg bridge` writes its states into files of the namespace.
+//! The metrics of bridges. Each `umsg bridge` writes the states of its bridges into files of the namespace, and this module reads the files.
 
 use std::fmt;
 use std::io::Read;

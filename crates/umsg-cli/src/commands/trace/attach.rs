@@ -36,7 +36,7 @@ impl Attached {
         let attached = Attached {
             pid,
             request: find(pid)?,
-            // The process id of this command is its turn: a number that no earlier command has written to this process.
+            // The turn is the process id of this command, because no earlier command has written this number to the traced process.
             turn: std::process::id(),
         };
         if let Some(running) = attached.other_command()? {
@@ -53,8 +53,8 @@ impl Attached {
         Ok(attached)
     }
 
-    /// Returns the process id of the running `umsg trace` that gets the records of this process. The id is taken from the name of that command's
-    /// ring. The turn has no id if that command started the program: then the turn is always 1.
+    /// Returns the process id of the running `umsg trace` that gets the records of this process. The function takes the id from the name of that
+    /// command's ring, and not from the turn: the turn is 1 if that command started the program.
     fn other_command(&self) -> Result<Option<u32>> {
         if self.word(Request::TURN)? == 0 {
             return Ok(None);
@@ -160,10 +160,10 @@ fn mapped(line: &[u8]) -> Option<(u64, PathBuf)> {
     (is_beginning && path.is_absolute()).then_some((start, path))
 }
 
-/// The maximum length of a file that is searched as the library, in bytes.
+/// The maximum length of a library's file, in bytes. The command does not search a longer file for the symbol.
 const LARGEST: u64 = 64 << 20;
 
-/// Returns the address of the symbol in the library's file. Opens the file in the mount namespace of the process.
+/// Returns the address of the symbol [`SYMBOL`] in a library's file. Opens the file in the mount namespace of the process.
 fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
     let seen = Path::new("/proc")
         .join(pid.to_string())
@@ -186,7 +186,7 @@ fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
     address_in(cache.range(0, len))
 }
 
-/// Returns the address of the symbol in a library. Reads only the headers, the dynamic symbols and their names: a hundredth of the file.
+/// Returns the address of the symbol [`SYMBOL`] in a library. Reads only the headers, the dynamic symbols and their names: a hundredth of the file.
 fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;
     let order = header.endian().ok()?;

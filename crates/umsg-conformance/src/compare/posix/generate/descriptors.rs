@@ -1,4 +1,4 @@
-//! Random histories: calls on descriptors other than queue calls.
+//! Random histories: calls that duplicate a queue's descriptor, or that get or set its attributes or flags, such as `dup2`, `mq_getattr` and `fcntl`.
 
 use super::{Call, Generator};
 
