@@ -392,7 +392,7 @@ fn a_server_stays_while_processes_are_killed_and_queues_come_and_go() {
         let mut sender = Killed(start(&mut site.command(&["send", "/q", "--lines"])));
         let mut input = sender.0.stdin.take().unwrap();
         let lines = "line\n".repeat(1000);
-        // The sender blocks as soon as the receiver is dead.
+        // After the receiver is killed, the queue fills, and the sender blocks.
         std::thread::scope(|scope| {
             scope.spawn(move || drop(std::io::Write::write_all(&mut input, lines.as_bytes())));
             exporter.metrics();

@@ -22,7 +22,7 @@ use super::watch::TICK;
 /// After a search of /proc for the processes of IPC namespaces, the next search waits for this multiple of the search's duration.
 const PAUSES: u32 = 20;
 
-/// The longest wait between two searches.
+/// The longest wait between two searches of /proc for the processes of IPC namespaces.
 const MOST: Duration = Duration::from_secs(10);
 
 /// The maximum time for which a supervisor that is about to end waits for processes to leave their IPC namespaces.

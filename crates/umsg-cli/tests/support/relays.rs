@@ -65,7 +65,7 @@ impl Relay {
         Outcome { output, ..outcome }
     }
 
-    /// Ends the relay in order.
+    /// Ends the relay by SIGTERM, and checks that it succeeds.
     pub fn stop(mut self) -> Outcome {
         self.signal(Signal::TERM);
         let outcome = self.finish();

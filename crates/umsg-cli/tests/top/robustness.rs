@@ -124,7 +124,7 @@ fn figures_under_load_are_right_while_processes_are_killed() {
         let mut sender = Killed(start(&mut site.command(&["send", "/q", "--lines"])));
         let mut input = sender.0.stdin.take().unwrap();
         let lines = "line\n".repeat(100_000);
-        // The sender blocks as soon as the receiver is dead.
+        // After the receiver is killed, the queue fills, and the sender blocks.
         std::thread::scope(|scope| {
             scope.spawn(move || drop(input.write_all(lines.as_bytes())));
             let rates = |screen: &str| {

@@ -424,8 +424,8 @@ fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Er
 const GRANTED: Result<(), Errno> = Ok(());
 const DENIED: Result<(), Errno> = Err(Errno::EACCES);
 
-/// Tries several combinations of the three permission bits from bit `shift` on. Expects that each combination grants the opener exactly the access that
-/// it means.
+/// Tries several combinations of the three permission bits from bit `shift` on. Expects that each combination grants the opener exactly the access
+/// that it means.
 #[track_caller]
 fn expect_granted_by(site: &Site, shift: u32, others: u32, opener: Opener) {
     let with = |bits: u32| accesses(site, bits << shift | others, opener, 0);

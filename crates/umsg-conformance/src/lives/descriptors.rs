@@ -65,7 +65,7 @@ pub struct Descriptors {
     queues: BTreeMap<Description, Queue>,
     /// For each queue, the process that is registered for notification.
     registrants: BTreeMap<Queue, usize>,
-    /// The queues whose registered process has executed another program, and that process.
+    /// The queues whose registered process has executed another program. The value is the number of that process.
     kept_over_exec: BTreeMap<Queue, usize>,
     last: u32,
 }
