@@ -28,7 +28,7 @@ pub type Case<F> = fn(&<F as Family>::Site);
 /// The longest duration of a case. After this time, the runner treats the case as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The longest text of a record. With its tag, such a record is written by one call.
+/// The maximum length of a record's text, in bytes; a longer text is cut off. One write puts such a record into the pipe as a whole.
 const LONGEST: usize = 3000;
 
 /// The pipe to which a case process writes its report. In other processes, the value is -1.
@@ -304,7 +304,7 @@ pub fn run<F: Family>(kind: &Kind<F>, helper: &Path, title: &str, case: Case<F>)
 /// The environment variable that marks a test program that was started again with the drop-in preloaded.
 const PRELOADED: &str = "UMSG_CONFORMANCE_PRELOADED";
 
-/// Runs the test of this name in this program, started again with the drop-in preloaded.
+/// Starts this program again with the drop-in preloaded, and runs the test `title` in it.
 fn run_preloaded(library: &Path, title: &str) {
     let directory = namespace_directory();
     let output = Command::new(std::env::current_exe().expect("this program"))

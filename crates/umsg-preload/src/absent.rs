@@ -36,7 +36,7 @@ pub(crate) enum Known {
     Nothing(Option<Directory>),
 }
 
-/// Returns whether no queue is known to have a name. The name has no slash.
+/// Returns whether a name is known to belong to no queue. The name has no slash.
 pub(crate) fn known(namespace: &Namespace, name: &[u8]) -> Known {
     // Relaxed: the value is only a hint.
     if !IS_ANY.load(Ordering::Relaxed) {
@@ -56,7 +56,8 @@ fn known_of_last(namespace: &Namespace, name: &[u8]) -> Option<Known> {
             absent.directory = Some(then);
             Some(Known::Absent)
         }
-        // The remembered state is dropped. If the directory changes all the time, comparisons of its state never save a call.
+        // The directory has changed, so the remembered state is dropped. In a directory that changes all the time, comparing the states would never
+        // save a call.
         Some(_) => None,
     }
 }

@@ -3,11 +3,12 @@
 //!
 //! The drop-in inspects the descriptors with which the program was started one by one: each one when the program first uses its number in a hooked
 //! function. Inspecting all numbers takes a tenth of the time of a program's start, and as long as creating a queue in the kernel. So the drop-in
-//! inspects all numbers only in two cases: when it finds the first descriptor that may be a queue, or for a number that has no bit below. After
-//! that, it inspects no more.
+//! inspects all numbers only in two cases: when it finds the first descriptor that may be a queue, or when the program uses a number that has no bit
+//! in [`SEEN`]. After that, it inspects no more.
 //!
-//! A number that came later is not inherited. The drop-in marks the number of each queue that the process opens as seen. The library's own
-//! descriptors close on exec, and inherited descriptors do not. So an inspection in one thread skips the files that another thread is opening.
+//! A descriptor that the program gets later is not inherited. So the drop-in marks the number of each queue that the process opens as seen. The
+//! library's own descriptors close on exec, and inherited descriptors do not. So an inspection in one thread skips the files that another thread is
+//! opening.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -65,7 +66,7 @@ pub(crate) fn are_expected() -> bool {
     !COMPLETE.load(Ordering::Acquire)
 }
 
-/// Returns the place of a number's bit, if it has one.
+/// Returns the word of [`SEEN`] that has the bit of a number, and the mask of the bit. `None` if the number is too high.
 #[inline(always)]
 fn seen(number: c_int) -> Option<(&'static AtomicU64, u64)> {
     // A negative number becomes a large number without a bit.
@@ -133,7 +134,8 @@ fn enter_inherited() {
         }
         found += usize::from(look_at(number));
     }
-    // The second count detects that another thread opened a descriptor meanwhile, which must not be counted instead of a higher one.
+    // If another thread has opened a low descriptor meanwhile, `found` includes it instead of a higher inherited one. In that case, the second count
+    // differs from the first.
     if count != 0 && found == count && self::count() == count {
         return;
     }

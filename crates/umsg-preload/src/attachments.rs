@@ -106,7 +106,7 @@ impl Drop for Attached {
 
 static SLOTS: Slots<Attached> = Slots::new();
 
-/// Attaches to a queue. The caller gets the first count of uses. Returns `None` if there is no room.
+/// Attaches to a queue. The slot begins with a count of one use, which belongs to the caller. Returns `None` if there is no room.
 pub(crate) fn attach(attached: Attached) -> Option<&'static Slot<Attached>> {
     SLOTS.fill(attached)
 }

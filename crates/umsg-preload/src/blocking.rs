@@ -29,7 +29,7 @@ const UNKNOWN: u64 = 0;
 const SHARED: u64 = 1;
 const BLOCKS: u64 = 2;
 const FAILS: u64 = 3;
-/// The unit of the version, which counts the changes in 30 bits.
+/// One change, in the version part of the word. The version has 30 bits, and counts the changes.
 const VERSION: u64 = 4;
 const VERSIONS: u64 = (1 << 32) - VERSION;
 
@@ -77,9 +77,9 @@ impl Forks {
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
 
-    /// Returns whether a child may have a descriptor that this process opened after that time and has closed.
+    /// Returns whether a child may have a descriptor that this process opened after the time of `self` and has closed.
     pub(crate) fn has_forked_since(self) -> bool {
-        // Acquire: a fork that has ended is counted.
+        // Acquire: pairs with the release in `note_fork_in_parent`. If a fork is no longer in progress, the number of forks includes it.
         FORKING.load(Ordering::Acquire) != 0 || Forks::now() != self
     }
 

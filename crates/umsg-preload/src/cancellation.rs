@@ -16,12 +16,13 @@
 //! | note that it is blocked | [`calls`] += 1 |
 //! | is [`calls`] different from `tested`? then begin again | is the thread noted as blocked? then end its call |
 //!
-//! All accesses are SeqCst, so the second thread to act sees the step of the first one. No thread sleeps through its cancellation.
+//! All accesses in the table are SeqCst: the thread that acts second sees the step of the thread that acted first. So no thread sleeps through its
+//! cancellation.
 //!
-//! A thread may permit a cancellation at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). But during one of these calls, it ends only at cancellation
-//! points: the assembly sets that type, and restores the thread's type after the call. Until the type is set, and after it is restored, only
-//! this assembly and libc run. The unwinding ends the program if it meets a frame of Rust at an instruction that is not a call. Therefore the
-//! assembly describes the place of the caller's frame after each instruction.
+//! A thread may permit a cancellation at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). But while it is in an exported function, the thread ends only
+//! at cancellation points: the assembly sets the type PTHREAD_CANCEL_DEFERRED, and restores the thread's type after the call. Before the assembly
+//! sets the type, and after it restores the type, only this assembly and libc run. The unwinding ends the program if it meets a frame of Rust at an
+//! instruction that is not a call. Therefore the assembly describes the place of the caller's frame after each instruction.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -70,8 +71,8 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
 /// The type of cancellation of a thread that ends only at cancellation points.
 pub(crate) const DEFERRED: c_int = 0;
 
-/// The address of libc's pthread_setcanceltype, once the program has called it. While it is null, no thread of the process may be ended at any
-/// instruction.
+/// The address of libc's pthread_setcanceltype, once the program has called it. While it is null, every thread of the process ends only at
+/// cancellation points.
 pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, enabling this ends it at once, so no frame of Rust

@@ -253,7 +253,7 @@ impl Tables {
 mod tests {
     use super::*;
 
-    /// A name that dlsym finds has the same address in the search, or is unknown.
+    /// For each name, the search finds the address that dlsym finds, or finds nothing.
     #[test]
     fn the_answers_are_those_of_dlsym() {
         assert!(start());

@@ -28,8 +28,8 @@ pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
     say(line.as_bytes());
 }
 
-/// If the user has requested explanations, and the kernel has a POSIX queue with the name that was not found, prints this: the program that created
-/// the kernel's queue runs without the drop-in.
+/// If the user has requested explanations, checks whether the kernel has a POSIX queue with the name that was not found. If it has, prints that the
+/// program that created the kernel's queue runs without the drop-in.
 pub(crate) fn look_in_kernel(name: &[u8]) {
     let bare = name.strip_prefix(b"/").unwrap_or(name);
     let Ok(bare) = CString::new(bare) else {

@@ -78,7 +78,8 @@ impl Doorbells {
                 is_duplicate,
                 next: first,
             }));
-            // Release: the entry is written before it is published. Acquire: if another thread was first, the load above makes its entry visible.
+            // Release: publishes the contents of the entry. If another thread was first, the acquire load at the beginning of the loop makes its
+            // entry visible.
             let outcome =
                 self.0
                     .compare_exchange(first, entry, Ordering::Release, Ordering::Relaxed);

@@ -37,7 +37,7 @@ use crate::{debug, process, vacated};
 /// The maximum number of kept queues.
 const MOST: usize = 8;
 
-/// The maximum sum of the sizes of these queues' files, in bytes. The file of a queue of 10 messages has 1.4 MB, but takes only little memory.
+/// The maximum sum of the sizes of the kept queues' files, in bytes. The file of a queue of 10 messages has 1.4 MB, but takes only little memory.
 const BYTES: u64 = 16 << 20;
 
 static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
@@ -110,7 +110,7 @@ pub(crate) fn open(
     Some(Ok(number))
 }
 
-/// Takes the kept queue of this file. Forgets a kept queue that had the name before.
+/// Takes the kept queue that has this name and this file. Forgets a kept queue that has the name and another file.
 fn take(file: &KnownFile, name: &[u8], access: c_int) -> Option<Word> {
     KEPT.iter().find_map(|link| {
         let held = Held::of(link).filter(|held| held.name.get(1..) == Some(name))?;
@@ -123,7 +123,7 @@ fn take(file: &KnownFile, name: &[u8], access: c_int) -> Option<Word> {
     })
 }
 
-/// Releases the count of a closed descriptor. Keeps a queue that has no other descriptor.
+/// Releases the count of a closed descriptor. The release for the queue's last descriptor keeps the queue mapped, if possible.
 pub(crate) fn release(word: Word) {
     let Some(last) = word.release_unless_last() else {
         return;
@@ -226,7 +226,7 @@ fn forget_if(is_over: impl Fn(&Attached) -> bool) {
     }
 }
 
-/// Removes the kept queue of a name that this process has removed. If the queue is open, its last close unmaps it.
+/// Forgets the kept queue of a name that this process has removed. If the queue is open, its last close unmaps it.
 pub(crate) fn forget_removed(name: &[u8]) {
     forget_if(|kept| &*kept.name == name);
     for number in table::known_between(0, u32::MAX) {

@@ -1,4 +1,5 @@
-//! The limits of message queues in /proc/sys: reads and writes of these files concern the limits of the namespace ([`umsg::Limits`]).
+//! The limits of message queues, which are files in /proc/sys: the reads and writes of these files concern the limits of the namespace
+//! ([`umsg::Limits`]).
 //!
 //! A descriptor for writing refers to a file in memory, which each process that inherits the descriptor recognises ([`umsg::kernel_files::limit`]).
 //! The library parses a write to the file as the kernel does, and the write takes effect before it returns. libc's streams write without a call of

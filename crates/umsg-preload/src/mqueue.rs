@@ -35,7 +35,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// the thread that opened it. Values from two different openings match at most one of the two directories.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// A place below /dev.
+/// A path that the drop-in answers: /dev/mqueue, or a queue in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place<'a> {
     /// /dev/mqueue.
@@ -53,7 +53,7 @@ impl<'a> From<place::Place<'a>> for Place<'a> {
     }
 }
 
-/// Returns the place to which a path refers. `None` for a path outside of /dev/mqueue.
+/// Returns the directory or the queue to which a path refers. `None` for a path outside of /dev/mqueue.
 ///
 /// # Safety
 /// `path` is a C string, or an address that a pointer check refuses.
@@ -137,7 +137,7 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the path of the place in the namespace. The queue need not exist.
+    /// Returns the path that the directory or the queue has in the namespace. The queue need not exist.
     pub(crate) fn path(self) -> Result<CString, c_int> {
         let path = self.shared().file(namespace()?)?;
         CString::new(path.into_os_string().as_bytes()).map_err(|_| libc::ENOENT)
@@ -158,7 +158,7 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// Opens the place, as open(2) does.
+    /// Opens the directory or the queue, as open(2) does.
     #[cold]
     pub(crate) fn open(self, flags: c_int, mode: mode_t) -> Result<c_int, c_int> {
         let Place::Name(name) = self else {
@@ -185,9 +185,9 @@ impl Place<'_> {
         Ok(number)
     }
 
-    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream for reading gets a file with the current line
-    /// about the queue. A stream for writing gets a file to which no process can write, because a program can't write to a queue of the kernel
-    /// either.
+    /// Opens the directory or the queue for a stream of libc, whose reads and writes the drop-in does not see. A stream for reading gets a file with
+    /// the current line about the queue. A stream for writing gets a file to which no process can write, because a program can't write to a queue of
+    /// the kernel either.
     #[cold]
     pub(crate) fn open_stream(self, flags: c_int, reads_only: bool) -> Result<OwnedFd, c_int> {
         let number = self.open(flags | libc::O_CLOEXEC, 0o666)?;
@@ -215,7 +215,7 @@ impl Place<'_> {
         Ok(fd::lowest(file?, true))
     }
 
-    /// Removes the place, as unlink(2) does.
+    /// Removes the queue, or refuses to remove the directory, as unlink(2) does.
     #[cold]
     pub(crate) fn unlink(self) -> Result<c_int, c_int> {
         let Place::Name(name) = self else {
@@ -229,7 +229,7 @@ impl Place<'_> {
         })
     }
 
-    /// Removes the place, as rmdir(2) does.
+    /// Refuses to remove the directory or a queue, as rmdir(2) does.
     #[cold]
     pub(crate) fn remove_directory(self) -> Result<c_int, c_int> {
         match self {
@@ -238,7 +238,7 @@ impl Place<'_> {
         }
     }
 
-    /// Fills in the place's status.
+    /// Fills in the status of the directory or the queue.
     #[cold]
     pub(crate) fn stat(self, out: *mut stat) -> Result<c_int, c_int> {
         let (path, mode) = self.found()?;
@@ -254,7 +254,7 @@ impl Place<'_> {
         Ok(0)
     }
 
-    /// Fills in the place's extended status.
+    /// Fills in the extended status of the directory or the queue.
     #[cold]
     pub(crate) fn statx(
         self,
@@ -275,7 +275,7 @@ impl Place<'_> {
         Ok(0)
     }
 
-    /// Returns the path of the place, which must exist. For a queue, also returns its mode.
+    /// Returns the path that the directory or the queue has in the namespace. The file must exist. For a queue, also returns its mode.
     fn found(self) -> Result<(CString, Option<u32>), c_int> {
         roomy(|| {
             let (path, mode) = self.shared().existing(namespace()?)?;
@@ -311,7 +311,7 @@ impl Place<'_> {
         }
     }
 
-    /// Sets the owner and the group of the place.
+    /// Sets the owner and the group of the directory or the queue.
     #[cold]
     pub(crate) fn change_owner(self, user: uid_t, group: gid_t) -> Result<c_int, c_int> {
         let path = roomy(|| self.path())?;
@@ -322,7 +322,7 @@ impl Place<'_> {
         }
     }
 
-    /// Sets the mode of the place.
+    /// Sets the mode of the directory or the queue.
     #[cold]
     pub(crate) fn change_mode(self, mode: mode_t) -> Result<c_int, c_int> {
         let Place::Name(name) = self else {
@@ -336,7 +336,7 @@ impl Place<'_> {
     }
 }
 
-/// Returns the answer to rename(2) between two places. At least one of them is below /dev/mqueue.
+/// Returns the answer to rename(2). At least one of the two paths is /dev/mqueue or below it.
 #[cold]
 pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c_int, c_int> {
     match (from, to) {

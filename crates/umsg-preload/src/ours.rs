@@ -40,8 +40,8 @@ fn checked(number: c_int) -> Option<Held> {
     None
 }
 
-/// Ends the process's registration with a queue when a descriptor of the queue is closed, as the kernel does. Any descriptor of the queue ends the
-/// registration, but a close in a child does not.
+/// Ends the process's registration with a queue when the process closes a descriptor of the queue, as the kernel does. The close of any descriptor of
+/// the queue ends the registration, but a close in a child does not.
 #[inline(always)]
 pub(crate) fn withdraw_notification(number: c_int) {
     if umsg::posix::has_notifications()

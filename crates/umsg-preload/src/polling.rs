@@ -165,7 +165,7 @@ fn look(fds: &mut [pollfd], copy: &mut [pollfd]) -> bool {
     any
 }
 
-/// Adds the current events of the other descriptors, and counts them.
+/// Adds the current events of the descriptors that are not queues. Returns the number of all entries that have events.
 fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
     if copy.iter().any(|copied| copied.fd >= 0) {
         // SAFETY: the arguments describe a slice.

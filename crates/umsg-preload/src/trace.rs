@@ -301,7 +301,7 @@ fn depth_of_sysv(id: c_int) -> u32 {
 }
 
 /// Returns the ring of a turn of `umsg trace`. In each process, the first recorded call of the turn opens the ring. The use of the ring is counted,
-/// because the thread may wait for room in the ring, and also uses the queue of the call meanwhile.
+/// so the thread's hazard pointer stays free: while the thread waits for room in the ring, it also uses the queue of the traced call.
 fn opened(turn: u32, pid: u32) -> Option<Held<Opened>> {
     let last = OPENED.hold_counted();
     if let Some(last) = last.filter(|last| last.turn == turn && last.pid == pid) {

@@ -33,7 +33,7 @@ cases_on_umsg! { "handlers":
     a_handler_may_leave_a_call_that_waits_for_the_lock_of_its_user,
 }
 
-/// The test's allocator ends the program if it is called while it already runs.
+/// The test's allocator ends the program if a call of the allocator interrupts another call of the allocator.
 #[test]
 fn a_handler_that_interrupted_malloc_opens_and_closes_queues() {
     let namespace = Namespace::new();

@@ -19,7 +19,7 @@ cases_on_both! { "ipc_namespaces":
     a_new_namespace_has_the_default_limits,
 }
 
-/// Returns a program whose directory belongs to the IPC namespace of this test, as `umsg run` starts it.
+/// Returns a command that runs a case as `umsg run` would: an environment variable says that the directory belongs to the IPC namespace of this test.
 fn command(namespace: &Namespace, case: &str) -> Command {
     let mut command = namespace.command(compile("ipc_namespaces"));
     let (name, value) = umsg::ipc::variable().unwrap();

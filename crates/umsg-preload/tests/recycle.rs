@@ -31,7 +31,8 @@ fn names(namespace: &Namespace) -> Vec<std::ffi::OsString> {
 #[test]
 fn the_segment_is_used_again() {
     let namespace = Namespace::new();
-    // The record of limits must be older than some ticks of the clock.
+    // A process remembers the record of limits only if the last change of its file is some clock ticks ago. So the test waits before the second
+    // program.
     succeed(
         namespace
             .command(compile("recycle"))

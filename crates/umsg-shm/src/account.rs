@@ -1,11 +1,12 @@
-//! The account of a queue's slots, for tests. A slot that is at no place is lost until a repair frees it, and only this account shows such a slot.
+//! The account of a queue's slots, for tests. A slot is lost if it is neither free nor used by a message, a waiter or a lease. Only this account
+//! shows lost slots, and a repair frees them.
 
 use crate::fault::Fault;
 use crate::leases::{LeaseStore, Leases, State};
 use crate::repair::survey::Survey;
 use crate::waiters::{List, NO_SLOT, WaiterStore, Waiters};
 
-/// The numbers of slots by place. No slot is in two places.
+/// The numbers of slots by their use. No slot has two uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// The slots in circulation.
@@ -20,7 +21,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the number of slots that are in no place.
+    /// Returns the number of lost slots, which are neither free nor in use.
     pub fn lost(&self) -> usize {
         self.slots - (self.free + self.queued + self.waiting + self.held)
     }
@@ -46,7 +47,7 @@ impl Draft {
         })
     }
 
-    /// Notes a slot at the place that `place` selects.
+    /// Counts a slot in the field of the account that `place` selects.
     ///
     /// # Errors
     /// [`Fault::Damaged`] if the slot does not exist, or was noted at another place before.
@@ -62,7 +63,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Notes the slots of waiters, leases and reservations at their places.
+    /// Counts the slots of waiters, leases and reservations.
     pub(crate) fn note_users<S: WaiterStore + LeaseStore>(
         &mut self,
         segment: &S,
@@ -79,7 +80,7 @@ impl Draft {
             }
         }
         for (_, record) in Leases::of(segment).all() {
-            // `Arrived`: the message is already in the store, and its slot is noted there.
+            // `Arrived`: the message is already in the store, so its slot is counted as queued.
             if !matches!(State::of(record), State::Free | State::Arrived) {
                 self.note(record.slot.get(), |account| &mut account.held)?;
             }
@@ -87,7 +88,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Returns the slots that were not noted at any place.
+    /// Returns the slots that were not counted.
     pub(crate) fn rest(&self) -> impl Iterator<Item = u32> + use<> {
         let rest: Vec<u32> = (0..self.survey.slots())
             .filter(|&slot| !self.survey.has(slot))

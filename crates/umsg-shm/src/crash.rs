@@ -155,10 +155,11 @@ points! {
     /// A thread is now the first in line of the threads that lend a lock's owner their priority: if this thread dies, the kernel or the next thread
     /// in line replaces it.
     INHERIT_FIRST;
-    /// The first thread in line has named the lock's owner and does not wait yet: the owner's next unlock removes its name.
+    /// The first of the threads that lend a lock's owner their priority has stored the owner's id, and does not wait yet: the owner's next unlock
+    /// removes the id.
     INHERIT_NAMED;
-    /// The owner has unlocked the lock and woken only the first thread in line: at the owner's death, the kernel wakes a sleeper if the lock is
-    /// free.
+    /// The owner has unlocked the lock and woken only the first of the threads that lend it their priority: at the owner's death, the kernel wakes a
+    /// sleeper if the lock is free.
     INHERIT_HANDED_ON;
     /// The sender lock is lent, and no data is changed: the next owner of the receiver lock ends the loan.
     GROW_LENT;
@@ -172,7 +173,7 @@ points! {
     GROW_COUNTED;
     /// A process has announced a change of a doorbell, and has not made the change: the repair makes the doorbell show the current level.
     BELL_BEGUN;
-    /// A doorbell was rung, and the segment does not record the ring: the repair makes the doorbell show the current level.
+    /// A doorbell was rung, and the segment does not record that: the repair makes the doorbell show the current level.
     BELL_RUNG;
     /// A doorbell shows a level that the operation has not reached yet: a poller finds that the level is wrong, and repairs the doorbell.
     BELL_FORETOLD;
@@ -188,7 +189,7 @@ points! {
     BELL_NAMED;
     /// No process polls a doorbell that is to be rung: the sender that rings the doorbell notices that no process polls.
     BELL_WATCHED;
-    /// A doorbell that no process polls is no longer rung, and still has its name.
+    /// A doorbell that no process polls is no longer rung, and the segment still names it: the next process that polls uses it.
     BELL_FORGOTTEN;
     /// A doorbell that no process polls is in no segment, and still has its name: the next process that makes a doorbell removes the unused one.
     BELL_UNNAMED;
@@ -232,20 +233,20 @@ points! {
     CREATE_EMPTY;
     /// A queue's file, which has no name, has a symbolic link that names its dead-letter queue: the file vanishes, and a sweep removes the link.
     CREATE_LABELLED;
-    /// A queue's file has its contents and no name: it vanishes.
+    /// A queue's file has its contents and no name: the file vanishes.
     CREATE_UNNAMED;
     /// The file of a transient queue is in a directory that does not have the queue's name yet: the next process that makes a transient queue removes
     /// the file.
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
-    /// A queue is removed, its segment is not cleared, and its file has the name: the next process that wants the name takes it.
+    /// A queue is removed, its segment is not cleared, and its file has the name: the next process that wants the name removes the file.
     VACATE_REMOVED;
-    /// A removed queue's segment is cleared, and its file has the name: the next process that wants the name takes it, too.
+    /// A removed queue's segment is cleared, and its file has the name: the next process that wants the name removes the file.
     VACATE_CLEARED;
-    /// A removed queue's segment is filled in for the next queue, which does not exist yet: the next process that wants the name takes it.
+    /// A removed queue's segment is filled in for the next queue, which does not exist yet: the next process that wants the name removes the file.
     REVIVE_FILLED;
-    /// A removed queue's creator can't use its segment again, and the file has the name: the next process that wants the name removes it.
+    /// A removed queue's creator can't use its segment again, and the file has the name: the next process that wants the name removes the file.
     TAKE_GONE;
     /// A transient queue has no users, and the last user has not removed it: the next process that finds the queue removes it.
     TRANSIENT_LOCKED;
@@ -257,9 +258,10 @@ points! {
     IPC_DIRECTORY_GOING;
     /// A System V queue's file is made, without contents and without a name: the file vanishes.
     MSGGET_EMPTY;
-    /// A System V queue's file has its contents and no name: it vanishes.
+    /// A System V queue's file has its contents and no name: the file vanishes.
     MSGGET_FILLED;
-    /// The file has its index and no key symlink, so it is not yet a queue. A later process of its user, or root, that needs the index removes it.
+    /// The file has its index and no key symlink, so it is not yet a queue. A later process of the file's user, or of root, that needs the index
+    /// removes the file.
     MSGGET_INDEXED;
     /// The identifier that the namespace's owner has requested, if any, is used up: no queue gets that identifier.
     MSGGET_ID_TAKEN;
@@ -299,9 +301,11 @@ points! {
     MSG_VACATED;
     /// The queue is removed, and its segment is kept and cleared: the next process that needs the index or the key removes the names of the segment.
     MSG_EMPTIED;
-    /// A kept segment is taken from the process that keeps it, and the names still exist: the next process that needs the names removes them.
+    /// A kept segment is taken from the process that keeps it, and its names still exist: the next process that needs the index or the key removes
+    /// the names.
     MSG_TAKEN;
-    /// A kept segment is filled in for the next queue, which does not exist yet: the next process that needs the names removes them.
+    /// A kept segment is filled in for the next queue, which does not exist yet: the next process that needs the index or the key removes the names
+    /// of the segment.
     MSG_REFILLED;
     /// The next queue of a kept segment exists, and its lock has a dead owner: the next owner of the lock repairs it.
     MSG_REVIVED;

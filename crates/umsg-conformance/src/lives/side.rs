@@ -1,4 +1,4 @@
-//! One side of a history: its processes, and what the coordinator has recorded about them.
+//! One side of a history, the kernel's queues or the drop-in's: the processes of the side, and what the coordinator has recorded about them.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,7 +44,7 @@ impl DerefMut for Side {
 }
 
 impl Side {
-    /// Starts the first process. `patience` is the longest wait for an answer that the other side has already given.
+    /// Starts the first process of the side. `patience` is the longest wait for an answer that the other side has already given.
     pub fn start(program: &Path, queues: &Queues, patience: Duration) -> Result<Side, String> {
         let fail = |what: &str, why: &dyn std::fmt::Display| format!("{what}: {why}");
         let memory = sys::memory_file().map_err(|errno| fail("memory", &errno))?;

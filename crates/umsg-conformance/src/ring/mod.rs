@@ -31,7 +31,7 @@ pub use uring::{Uring, unavailable};
 /// The number of completions that the ring holds without overflow.
 pub const ENTRIES: usize = 8;
 
-/// The time limit of a wait that gets no message, in nanoseconds.
+/// The time, in nanoseconds, after which a wait gives up if too few messages have arrived.
 const IN_VAIN: u64 = 50_000;
 
 /// A message with the fields of an io_uring completion.

@@ -9,7 +9,7 @@ use umsg::ring::{Options, Post, Ring, SendError, Sender, Until, Waiting};
 use super::uring::post_one_by_one;
 use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 
-/// The capacity of the overflow. A history leaves fewer messages than this number in the ring.
+/// The number of messages that a ring keeps beyond its entries (its overflow). A history leaves fewer messages than this number in the ring.
 const OVERFLOW: u32 = 60_000;
 
 /// A deliberate mistake, which the comparison must find.
@@ -23,7 +23,7 @@ pub enum Flaw {
     FlagBit,
     /// The ring takes messages before it is enabled.
     TooEarly,
-    /// An operation fails with EPERM instead of EBADFD.
+    /// A post to a disabled ring fails with EPERM instead of EBADFD.
     OtherError,
     /// A wait ends with the first message.
     WokenEarly,

@@ -87,7 +87,7 @@ pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }
 
-/// Limits the kernel's memory for the message queues of this user, in calls of this process (RLIMIT_MSGQUEUE).
+/// Limits the kernel's memory for the message queues of this process's user (RLIMIT_MSGQUEUE). The limit applies to the calls of this process.
 ///
 /// # Errors
 /// The errors of `setrlimit`.

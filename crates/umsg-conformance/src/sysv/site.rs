@@ -140,7 +140,7 @@ impl Site {
             .expect("a new queue")
     }
 
-    /// Creates a new private queue that only this user may use.
+    /// Creates a new private queue that only the caller's user may use.
     pub fn queue(&self) -> Queue<'_> {
         self.queue_of_mode(0o600)
     }

@@ -1,6 +1,6 @@
 //! dlopen without RTLD_DEEPBIND.
 //!
-//! With that flag, the loader resolves the names of the loaded library first in the library itself and its dependencies, and only then in the
+//! With RTLD_DEEPBIND, the loader resolves the names of the loaded library first in the library itself and its dependencies, and only then in the
 //! preloaded library. So mq_open would be libc's function. PHP loads its extensions in this way. The hook only clears the flag. dlopen finds the
 //! calling library, with its RUNPATH and namespace, by the return address. So the hook jumps to dlopen, and keeps the caller's return address.
 

@@ -32,7 +32,7 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// The number of arguments of `umsg run` that fit on the stack.
 const FEW: usize = 128;
 
-/// The next function of exec or posix_spawn, for a program and its arguments.
+/// Calls the next library's function of exec or posix_spawn, with a program and its arguments.
 type Call<'a> = &'a dyn Fn(*const c_char, Strings) -> c_int;
 
 hooks! {

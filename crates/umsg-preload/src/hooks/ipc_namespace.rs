@@ -46,8 +46,8 @@ fn moving(is_new: bool, call: impl FnOnce() -> c_int) -> c_int {
     outcome
 }
 
-/// Sets the variable that names the IPC namespace of the directory of queues, for programs that this process starts. Does nothing if `umsg run` has
-/// set the variable.
+/// Sets an environment variable for the programs that this process starts: it tells them to which IPC namespace the directory of queues belongs. Does
+/// nothing if `umsg run` has set the variable.
 fn name_home() {
     if let Some((name, value)) =
         ipc::variable().filter(|(name, _)| std::env::var_os(name).is_none())

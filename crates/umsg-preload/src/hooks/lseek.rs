@@ -1,4 +1,4 @@
-//! lseek: a queue's descriptor has a position, in a file of 80 bytes.
+//! lseek: to the program, a queue's descriptor refers to a file of 80 bytes, as in the kernel. So the descriptor has a position.
 
 use std::ffi::c_int;
 
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off
 }
 
 /// Moves the position of a queue's descriptor. The position belongs to the open file description, so the kernel stores it for the segment's file.
-/// Only the size of the file is hidden.
+/// Only the size of the segment's file is hidden: the program sees 80 bytes.
 #[cold]
 fn seek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     let (offset, whence) = match whence {

@@ -9,7 +9,7 @@ use crate::{errno, next, ours};
 
 const HERE: c_int = libc::AT_FDCWD;
 
-/// Returns the drop-in's answer for a place below /dev/mqueue. For other paths, returns the answer of the next library.
+/// Returns the drop-in's answer for a path that is /dev/mqueue or below it (a [`Place`]). For other paths, returns the answer of the next library.
 #[inline(always)]
 fn either<'a>(
     place: Option<Place<'a>>,
@@ -22,7 +22,7 @@ fn either<'a>(
     }
 }
 
-/// Makes a call of the next library. For a place below /dev/mqueue, the call gets the place's path in the namespace.
+/// Makes a call of the next library. For a path that is /dev/mqueue or below it (a [`Place`]), the call gets the path in the namespace instead.
 #[inline(always)]
 fn with_path<T>(
     place: Option<Place<'_>>,
@@ -215,7 +215,7 @@ hooks! {
     }
 }
 
-/// Opens a place as a directory.
+/// Opens /dev/mqueue, or a queue below it, as opendir(3) does.
 #[cold]
 fn opened(place: Place<'_>) -> *mut DIR {
     let opened = match place {
@@ -234,7 +234,7 @@ fn opened(place: Place<'_>) -> *mut DIR {
     }
 }
 
-/// Opens a place as a stream. `mode` has the letters of fopen(3).
+/// Opens /dev/mqueue, or a queue below it, as fopen(3) does. `mode` has the letters of fopen(3).
 ///
 /// # Safety
 /// `mode` is a C string.

@@ -55,7 +55,8 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
             let (answer, entry) = match command {
                 libc::IPC_STAT => raw::msgctl_stat(id, command)?,
-                // MSG_STAT and MSG_STAT_ANY take an index, so the call searches for the queue's file.
+                // MSG_STAT and MSG_STAT_ANY take an index. The search for the file of the queue with this index needs more stack than a small thread
+                // has.
                 _ => roomy(|| raw::msgctl_stat(id, command))?,
             };
             // SAFETY: the structure consists of numbers and padding, for which zero is valid.

@@ -43,7 +43,7 @@ fn get(key: key_t, flags: c_int) -> c_int {
     })
 }
 
-/// Returns the errno of a failure. A creation never fails with ENOENT. If only the owner or root can prepare the namespace, the error is that the
+/// Returns the errno of a failure. A creation never fails with ENOENT. If only the owner or root can prepare the namespace, the errno says that the
 /// caller lacks a permission.
 fn errno_of(error: &OpenError, key: key_t, flags: c_int) -> c_int {
     let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;

@@ -77,7 +77,7 @@ pub(super) unsafe fn slice<'a>(parts: *const iovec, count: c_int) -> Result<&'a 
     }
 }
 
-/// Reads at the position of the open file description, and advances it.
+/// Reads at the position of the open file description, and advances the position.
 ///
 /// # Safety
 /// The conditions of [`copy`].

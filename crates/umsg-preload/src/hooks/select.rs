@@ -153,7 +153,8 @@ impl Sets {
         let begun = Instant::now();
         // SAFETY: by this function's contract.
         let outcome = unsafe { self.poll(Some(wanted), std::ptr::null()) };
-        // The time is not written with musl, which passes a copy to the kernel: a program may use its time again.
+        // musl passes a copy of the time-out to the kernel, so the program's time-out keeps its value, and the program may pass it again. With other
+        // libcs, the call writes the remaining time.
         if cfg!(not(target_env = "musl")) {
             let left = wanted.saturating_sub(begun.elapsed());
             // SAFETY: by this function's contract.
@@ -242,8 +243,8 @@ impl Sets {
     }
 }
 
-/// Returns a number above all descriptors of the process. The kernel reads no bits from this number on. So a program may pass its limit of
-/// descriptors as the count, with smaller sets.
+/// Returns a number above all descriptors of the process. The kernel ignores the bits of the sets from this number on. So a program may pass its
+/// limit of descriptors as the count, although its sets are shorter.
 #[cold]
 fn numbers_in_use(count: usize) -> usize {
     let mut text = [0; 2048];

@@ -1,4 +1,5 @@
-//! fflush, fclose and fseek, for streams of the file of a limit: libc's streams write to this file without a call of this library ([`crate::knobs`]).
+//! fflush, fclose and fseek, for streams that write to the file of a limit: libc's streams write to this file without a call of this library
+//! ([`crate::knobs`]).
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +11,7 @@ use crate::{arrivals, errno, knobs, next, table};
 /// libc's flag for a stream on which a write has failed, in the first word of a stream of glibc and of musl.
 const HAS_FAILED: c_int = 0x20;
 
-/// The streams that the program has opened for writing to limits. Relaxed: a program that closes a stream uses it in no other thread.
+/// The streams that the program has opened for writing to the files of limits. Relaxed: a program that closes a stream uses it in no other thread.
 static WRITTEN: [AtomicPtr<FILE>; 16] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 16];
 
 /// Notes a stream that writes to a limit. If the list is full, text that is still in the stream's buffer at the end of the process has no effect.
@@ -103,7 +104,7 @@ hooks! {
     }
 }
 
-/// Applies what a stream has written to a limit.
+/// Sets a limit to the text that a stream has written to the limit's file.
 ///
 /// # Safety
 /// `stream` is an open stream.
@@ -120,7 +121,8 @@ unsafe fn settle(stream: *mut FILE) -> Result<(), c_int> {
     }
 }
 
-/// Returns the descriptor of a stream, if the stream writes to a limit. NULL means the standard output.
+/// Returns the descriptor of a stream, if the stream writes to the file of a limit. NULL stands for all streams, of which only the standard output is
+/// checked.
 ///
 /// # Safety
 /// `stream` is NULL or an open stream.

@@ -19,7 +19,7 @@ fn refused(fd: c_int) -> Option<ssize_t> {
     }))
 }
 
-/// Answers a write from several buffers to a limit.
+/// Answers a write from several buffers, if the descriptor writes to the file of a limit. `None` for any other file.
 ///
 /// # Safety
 /// The conditions of libc's writev.

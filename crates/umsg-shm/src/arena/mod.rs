@@ -57,7 +57,7 @@ pub trait ArenaStore {
 
     fn roots(&self) -> &ArenaRoots;
 
-    /// The number of granules in use.
+    /// The length of the part of the arena that is divided into blocks, in granules.
     fn arena_len(&self) -> &Guarded32;
     fn arena_limit(&self) -> u32;
 

@@ -5,7 +5,8 @@ use crate::sync::Guarded32;
 /// The number of bytes in a granule.
 pub const GRANULE: usize = 16;
 
-/// The number of steps in each class. A class is a power of two of granules.
+/// The number of steps in each class. A class is the range of block lengths from one power of two granules to the next one, and its steps divide the
+/// range.
 pub const ARENA_SUBCLASSES: usize = 8;
 /// The number of classes.
 #[cfg(not(loom))]

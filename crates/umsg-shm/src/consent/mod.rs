@@ -1,4 +1,4 @@
-//! Consent to signals: a registered process shows which signals it wants to the senders in other processes, so that a sender can raise them.
+//! Consent to signals: a registered process shows the senders in other processes which signals they may raise in it.
 //!
 //! The consent is a page in a file in memory ([`page`]). Only the process that made the page can write it: F_SEAL_FUTURE_WRITE refuses every other
 //! process a writable mapping, and a forked child does not inherit the writable mapping of its parent. A sender finds the page through /proc/PID/fd,
@@ -19,7 +19,7 @@
 //!  helper thread                       <-- pidfd ---   pidfd_send_signal, to the thread's process
 //! ```
 //!
-//! If one of these steps fails or is not available, the helper thread raises the signal.
+//! If a step of the sender fails or is not available, the helper thread raises the signal.
 
 #[cfg(not(loom))]
 mod own;

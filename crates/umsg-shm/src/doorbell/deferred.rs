@@ -30,9 +30,9 @@ const LATE: u64 = 3;
 
 /// The lowest bit of the ring position of the message.
 const POSITION: u32 = 2;
-/// The lowest bit of the number of sends that were refused because a ring is late.
+/// The lowest bit of the number of sends that could not defer a ring because another ring is late.
 const REFUSED: u32 = 48;
-/// The number of sends after which the sender of a late ring is assumed to be dead.
+/// The number of sends that could not defer a ring, after which the sender of the late ring is assumed to be dead.
 const REFUSALS: u64 = 1000;
 
 /// The word of the segment that notes a deferred ring.
@@ -68,7 +68,7 @@ impl Deferred<'_> {
 }
 
 impl Ticket {
-    /// Returns the word of this ticket with its state replaced by `state`, and without the number of refused sends.
+    /// Returns the word of this ticket with its state replaced by `state`. The bits from [`REFUSED`] on are 0.
     fn in_state(self, state: u64) -> u64 {
         self.0 & !STATE | state
     }

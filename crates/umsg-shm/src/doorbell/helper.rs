@@ -107,7 +107,7 @@ struct Entry {
 }
 
 struct Helper {
-    /// Changes when the set of queues changes that this helper serves.
+    /// A word that changes when the helper gets another queue to serve, or loses a queue. The change wakes the helper.
     changes: AtomicU32,
 }
 

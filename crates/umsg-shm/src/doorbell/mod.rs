@@ -97,7 +97,7 @@ pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {
 /// The time for which a process that begins polling waits for a lock with a stopped owner.
 #[cfg(not(loom))]
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// The time for which a process that stops polling waits for such a lock.
+/// The time for which a process that stops polling waits for a lock with a stopped owner.
 #[cfg(not(loom))]
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 

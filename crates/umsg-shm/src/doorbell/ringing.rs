@@ -120,7 +120,7 @@ impl<'a> Ringer<'a> {
         let Some(to) = self.ring(shown, bits, then) else {
             return self.words.shown.set(shown);
         };
-        // If this operation makes room, the flag of a queue with neither messages nor room stays until an event reports the room.
+        // If this operation makes room, the flag `NEITHER` stays set until an event has reported the room.
         let kept = if then.room == 0 { shown & NEITHER } else { 0 };
         self.words.shown.set(to | kept | BUSY);
         crash_point!(BELL_FORETOLD);

@@ -280,7 +280,8 @@ mod polled {
             let now = clock::monotonic();
             let deadline = Deadline::Monotonic(now + helper::PATIENCE);
             match self.look_at_time(thread::current(), deadline) {
-                // The coarse clock decides whether the delivery time of a message has come, and the coarse clock may lag.
+                // The coarse clock, which may lag, decides whether the delivery time of a message has come. So the next check is at least a moment
+                // later.
                 Ok(at) => at.max(now + helper::PATIENCE / 10),
                 Err(Errno::INVAL) => u64::MAX,
                 // A corrupted queue may be repaired, or lose its mark of corruption, without a call on it. So the helper checks the queue again.

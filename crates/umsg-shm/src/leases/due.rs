@@ -70,7 +70,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         }
         while chain.len != 0 {
             let (index, record) = self.take_first(&mut chain)?;
-            // The link leads to another record: a process has overwritten the link.
+            // The link leads to a record that has no delayed message: a process has overwritten the link.
             if State::of(record) != State::Delayed {
                 return Err(Fault::Damaged);
             }

@@ -103,8 +103,8 @@ impl<S: LeaseStore> Leases<'_, S> {
                     }
                     false
                 }
-                // A process moves the message of such a record to another queue: the end of the record brings neither a message nor room to this
-                // queue. Only the process that moves the message can tell whether it has arrived.
+                // A record in one of these states is free, or a process moves its message to another queue: the end of the record brings neither a
+                // message nor room to this queue. Only the process that moves the message can tell whether it has arrived.
                 State::Free | State::Aside | State::Moving | State::Arrived | State::Redriving => {
                     continue;
                 }

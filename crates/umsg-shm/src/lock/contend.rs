@@ -235,7 +235,7 @@ impl Lock {
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
-        // If WAITERS is already set, the kernel compares the word before the thread sleeps.
+        // If WAITERS is already set, the word needs no change. The kernel compares the word with `word` before the thread sleeps.
         if word as u32 & WAITERS == 0 && !self.add_waiters(word) {
             return Ok(Slept::Awake);
         }

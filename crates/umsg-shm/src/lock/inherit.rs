@@ -53,7 +53,7 @@ impl Lock {
         patience: Deadline,
     ) -> Result<Slept, LockError> {
         let thread = thread_of(word as u32);
-        // A process of another user could name one of its own threads, so that this thread gets the priority.
+        // A process of another user could name one of its own threads as the owner, and that thread would get the priority of this thread.
         let may_lend = !claim.is_shared(word) && (rest.in_line || claim.lives.is_private());
         if !may_lend || thread == 0 {
             return self.sleep(word, rest, patience);

@@ -88,7 +88,7 @@ impl Lock {
         }
     }
 
-    /// Ends a loan. The lock keeps its form, even if it changed during the loan.
+    /// Ends a loan. If the lock has changed to shared form during the loan, it stays in shared form.
     pub(crate) fn give_back(&self) {
         let word = self.word.fetch_and(SHARED, Ordering::AcqRel);
         if word as u32 & WAITERS != 0 {

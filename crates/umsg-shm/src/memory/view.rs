@@ -40,7 +40,7 @@ impl View {
         self.word_at(0).fetch_add(1, Ordering::Release)
     }
 
-    /// Returns the announcements of a namespace, which lie at this offset.
+    /// Returns the announcements of a namespace, which lie at the offset [`ANNOUNCEMENTS`].
     pub fn announcements(&self) -> &Announcements {
         const {
             assert!(ANNOUNCEMENTS + size_of::<Announcements>() <= PAGE);

@@ -1,4 +1,4 @@
-//! Consent to signals in a model: every process consents to the signal of each of its registrations that names a place. The kernel of the model
+//! Consent to signals in a model: if a registration names a place in a page of consents, its process consents to the signal. The kernel of the model
 //! raises that signal in one step.
 
 use super::world;

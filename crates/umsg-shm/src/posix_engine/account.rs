@@ -1,4 +1,4 @@
-//! The account of all slots: it counts the slots at each place, for tests.
+//! The account of all slots, for tests: the numbers of free slots, and of slots with queued messages, waiters and leases.
 
 use super::{Engine, Refused};
 use crate::account::{Account, Draft};
@@ -9,7 +9,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
 impl Engine {
-    /// Finds the place of each slot, under both locks. Returns [`Fault::Damaged`] if a count or a mark contradicts the places.
+    /// Finds the use of each slot, under both locks. Returns [`Fault::Damaged`] if a count or a mark contradicts the uses.
     pub fn account(&self, me: &Thread, deadline: Deadline) -> Result<Account, Refused> {
         self.with_receiver_lock(me, deadline, |receiving, _| {
             let both = self.borrow_sender_lock(receiving, me, deadline)?;

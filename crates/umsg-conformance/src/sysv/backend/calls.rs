@@ -358,7 +358,7 @@ impl Backend for Called {
         let mut status: msqid_ds = unsafe { mem::zeroed() };
         status.msg_perm.uid = change.uid;
         status.msg_perm.gid = change.gid;
-        // The type of this field depends on the architecture.
+        // The type of the field `mode` depends on the architecture.
         #[allow(clippy::unnecessary_cast)]
         {
             status.msg_perm.mode = change.mode as _;

@@ -129,7 +129,7 @@ fn a_copy_needs_an_identifier(site: &Site) {
 }
 
 fn wrong_flags_come_before_a_wrong_identifier(site: &Site) {
-    // Both mistakes have the same errno, so the test shows only that the calls fail without waiting.
+    // Wrong flags and a wrong identifier have the same errno. So the test shows only that calls with wrong flags fail without waiting.
     let queue = site.queue();
     assert_eq!(queue.receive_with(1, 0, MSG_COPY), Err(Errno::EINVAL));
     let flags = MSG_COPY | MSG_EXCEPT;

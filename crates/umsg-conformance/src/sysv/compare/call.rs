@@ -33,7 +33,7 @@ pub enum Size {
     Wrong(i64),
 }
 
-/// The processes that inspect queues to which their user has no access.
+/// The processes that make a call. Other processes omit the call, because they may have no access to the queues that the call inspects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// All processes.

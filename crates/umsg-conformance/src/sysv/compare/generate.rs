@@ -219,7 +219,7 @@ impl Generator {
             2..10 => Size::Of(0),
             _ => Size::Of(self.random.below(self.character.longest + 1) as usize),
         };
-        // A send ignores the flags of a receive.
+        // A send must ignore the flags that only a receive has, so some sends pass one of these flags.
         let mut flags = self.blocks();
         if self.random.percent(3) {
             flags |= self.random.pick(&[MSG_NOERROR, MSG_EXCEPT, MSG_COPY]);

@@ -6,7 +6,7 @@
 //! Two differences are by design, because umsg's queues are files. First, a user without any access to a queue can't map its memory, and so can't see
 //! its counts. Therefore only root asks for totals and for the status of an index. Second, when root has given a queue to a new owner, the new owner
 //! can change the queue, because the new owner can change the queue's file. The old creator can't change it any more, unless the creator is root.
-//! Therefore such a creator omits the call in histories.
+//! Therefore histories omit the calls by which an old creator would change a queue.
 //!
 //! Answers that the kernel leaves undefined are not compared. `IPC_SET` makes all waiters check again. Waiters that have to continue then join the
 //! wait queue in the order in which they happened to run. If several senders find room at the same time, any of them may be first. So the comparison
@@ -101,7 +101,8 @@ impl Comparable for SystemV {
 
     fn begin(side: &Setup<SystemV>) {
         if side.kind.needs_directory() {
-            // With these files removed, the identifiers start from the beginning. The errors of missing queues are ignored.
+            // The loops remove the files of queues, and the files with each user's next identifier. So the next history begins with the first
+            // identifier. The errors of missing files are ignored.
             let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
             for entry in entries(&side.directory.join("msg")) {
                 let _ = fs::remove_file(entry.path());

@@ -102,8 +102,8 @@ impl Doorbell {
     }
 
     /// Locks the polled FIFO if this process has no helper for deadlines. The lock tells other processes that the helper is missing. If the FIFO
-    /// can't be locked, this process learns of changes by time only when another process next uses the queue. The caller holds the queue's lock,
-    /// under which other processes check the lock of the FIFO.
+    /// can't be locked, this process learns of due messages and expired leases only when another process next uses the queue. The caller holds the
+    /// queue's lock, under which other processes check the lock of the FIFO.
     pub(crate) fn note_lack_of_helper(&self) {
         if !self.needs_help() && self.lacks_time() {
             self.lock_polled(Lock::Shared);

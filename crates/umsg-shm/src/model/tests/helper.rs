@@ -115,7 +115,7 @@ fn a_helper_that_goes_to_sleep_and_a_caller_of_another_user_see_each_other() {
 
 #[test]
 fn of_two_callers_at_once_none_is_overslept() {
-    // The callers and the helper take the same steps for both FIFOs. Two preemptions take half a minute.
+    // The callers and the helper take the same steps for both FIFOs, so one model with two preemptions is enough. That model takes half a minute.
     for (fifo, preemptions) in [(Fifo::Private, 1), (Fifo::Shared, 2)] {
         explore(
             "helper: two callers",

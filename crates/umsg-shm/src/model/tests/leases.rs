@@ -101,7 +101,7 @@ fn a_reservation_and_a_send_share_the_room() {
             let room = queue.reserve(me, 2, Deadline::Passed);
             if let Ok(room) = &room {
                 assert_eq!(queue.engine().counts().reserved, 1);
-                // Other sends are refused meanwhile.
+                // While the room is reserved, the send of the other thread is refused.
                 assert!(queue.engine().counts().messages <= 1);
                 assert_eq!(queue.engine().commit(me, room, 8, 0), Ok(true));
             }

@@ -90,7 +90,7 @@ fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadlin
     }
 }
 
-/// Checks that the next message to the empty queue fires the registration in any state.
+/// Checks that the registration was fired, or that the next message to the empty queue fires it.
 fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {
@@ -211,7 +211,7 @@ fn a_withdrawal_and_a_message_decide_for_one_of_them() {
         let owner = queue.spawn(1, move |queue, _| queue.engine().withdraw(place.0, place.1));
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         assert_ne!(alive(owner), is_fired(&queue, place));
-        // In either case, another process can register afterwards.
+        // Whether the withdrawal or the message came first, another process can register now.
         let next = queue.direct(|queue, me| register(queue, me, What::Wait).unwrap());
         expect_to_be_fired_at_last(&queue, next);
     });

@@ -52,7 +52,7 @@ fn an_opener_has_the_queue_of_before_or_the_next_one_or_none() {
                     return;
                 };
                 assert!((1..=3).contains(&number), "{number}");
-                // The queue remains this process's queue.
+                // While this thread has the queue open, the creator does not use the segment for another queue.
                 assert_eq!(segment.number.get(), number);
             })
         };

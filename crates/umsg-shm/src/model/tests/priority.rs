@@ -160,7 +160,7 @@ fn what_a_dead_sender_announced_misleads_no_receiver() {
                     }
                     first
                 });
-                // If the heir sent first, its message has announced the priority, so the victim did not pass the point.
+                // If thread 2, the heir, sent before the victim, the heir's message has announced the priority, so the victim did not pass the point.
                 let died = thread::join(victim).is_none();
                 assert!(died || point == Point::SEND_RUN_CHANGED && heir_priority == 3);
                 alive(heir);

@@ -97,7 +97,7 @@ fn a_wait_that_ends_by_time_says_what_there_is() {
                 Ok(()) => assert_eq!(taken, Ok(10)),
                 Err(refused) => assert_eq!(refused, Refused::TimedOut),
             }
-            // A late ring of the previous wait does not end the next wait too early.
+            // If the previous wait timed out, the sender may ring for it late. That ring must not end the next wait too early.
             taken.or_else(|_| ring.receive(me, Deadline::Never))
         });
         ring.direct(|ring, me| ring.send(me, 10, Deadline::Passed).unwrap());

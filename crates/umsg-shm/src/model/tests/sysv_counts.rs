@@ -20,7 +20,7 @@ use crate::sysv_engine::{Refused, read_counts};
 /// A process that keeps the number of messages of each queue, by index.
 #[derive(Default)]
 struct Asker {
-    /// The namespace's number before the counts were read; None as long as the process keeps no counts.
+    /// The number of the last announcement before the counts were read; None as long as the process keeps no counts.
     then: Option<u32>,
     counts: Vec<Count>,
 }

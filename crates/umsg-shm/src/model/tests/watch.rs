@@ -1,7 +1,7 @@
 //! Polling: the level that a queue's doorbell shows while other threads send, receive, begin to poll, and die.
 //!
-//! The doorbell shows the true level at the end. After the death of any process, the doorbell shows each operation that is possible. If the
-//! doorbell shows that an operation is possible, and the process does not wait, then the operation succeeds.
+//! The doorbell shows the true level at the end. After the death of any process, the doorbell shows each operation that is possible. If the doorbell
+//! shows that an operation is possible, then an operation that does not wait succeeds.
 //!
 //! | a defect | its effect here |
 //! |---|---|

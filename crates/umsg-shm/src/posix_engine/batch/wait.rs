@@ -24,14 +24,14 @@ use crate::waiters::wait::End;
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// A sender that waits for its turn, and the step that the sender takes when the queue has room for all its messages.
+/// A sender that waits for its turn, and the step that the sender takes in its turn: it sends a whole batch, or reserves a slot.
 pub(in crate::posix_engine) trait Turn {
     type Outcome;
 
     /// Returns the number of messages for which the queue must have room.
     fn wanted(&self) -> u64;
 
-    /// Takes the step, under both locks. The queue has room, and enough slots are free.
+    /// Takes the sender's step, under both locks. The queue has room, and enough slots are free.
     fn take(
         &mut self,
         both: BothHeld<'_>,
