@@ -68,7 +68,7 @@ impl Attached {
         }
     }
 
-    /// Notes that another process may use the queue's segment, so this process may not.
+    /// Notes that another process may use the queue's segment, so this process may not use it again.
     pub(crate) fn forget_creation(&self) {
         self.created.store(0, Ordering::Relaxed);
     }

@@ -116,7 +116,7 @@ pub(crate) fn forget_directory() {
 
 /// Returns whether the environment leaves /dev/mqueue to the drop-in.
 fn is_on() -> bool {
-    /// The answer; 0 before the first check. Relaxed: threads that check at the same time get the same answer.
+    /// The result of the first check; 0 before it. Relaxed: threads that check at the same time get the same result.
     static ANSWER: AtomicU8 = AtomicU8::new(0);
     const ON: u8 = 1;
     const OFF: u8 = 2;

@@ -4,8 +4,9 @@
 //! that has to wait uses a copy of its arguments in which the doorbells ([`crate::doorbells`]) replace the queues.
 //!
 //! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread. So a function of this module that makes such a call
-//! has no live value with a drop. If the copy is too long for the stack, a cleanup handler frees it ([`Copy`]). While a thread is in these functions,
-//! it can't be ended at any instruction: see [`crate::cancellation`]. A thread that is already cancelled ends in these calls, too.
+//! holds no value that Rust has to drop after the call. If the copy is too long for the stack, a cleanup handler frees it ([`Copy`]). While a thread
+//! is in these functions, it can't be ended at any instruction: see [`crate::cancellation`]. A thread that is already cancelled ends in these calls,
+//! too.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_short, c_void};

@@ -1,7 +1,7 @@
 //! Records of calls for `umsg trace`. For each call of a traced function, the drop-in sends a message to the ring that the command has made.
 //!
 //! The functions that send and receive read [`REQUEST`] together with the word of [`crate::cancellation`]. So a program without records pays nothing
-//! for [`REQUEST`] in these functions. The other functions read one word.
+//! for [`REQUEST`] in these functions. Each other traced function reads one more word.
 //!
 //! A record is sent after its call, with signals masked and on the library's stack ([`roomy`]). If the ring is full, the call waits, so that no
 //! record is lost. If the command has died, or the ring can't be opened, the process gives up the request. If a call is begun again, after a handler

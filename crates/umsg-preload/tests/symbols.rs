@@ -224,7 +224,7 @@ fn loader() -> std::path::PathBuf {
 
 #[test]
 fn only_names_of_libc_are_exported_and_none_has_a_version() {
-    // The drop-in also exports the symbol at which `umsg trace --pid` finds its word.
+    // The drop-in also exports the symbol at which `umsg trace --pid` finds the request for records.
     let names = EXPORTED.iter().chain(&["umsg_trace_request_1"]);
     let expected: BTreeSet<String> = names.map(|&name| name.to_owned()).collect();
     assert_eq!(dynamic_symbols(library()), expected);

@@ -96,8 +96,8 @@ points! {
     LEASE_TAKEN;
     /// An event of a message's trace is written and not counted: the next event overwrites it.
     TRACE_WRITTEN;
-    /// An event of a message's trace is counted, and its lease or return has not taken effect: readers skip this event, and the next event of this
-    /// step replaces it.
+    /// An event of a message's trace is counted, and the lease or return that it records has not taken effect: readers skip this event, and the next
+    /// event of this step replaces it.
     TRACE_NOTED;
     /// A lease is acknowledged, and no list has its slot: the repair frees the slot.
     LEASE_ENDED;

@@ -1,4 +1,4 @@
-//! The engines of umsg: POSIX and System V message queues in a shared memory segment, and everything that changes one.
+//! The engines of umsg: POSIX and System V message queues in shared memory segments, and all code that changes a segment.
 //!
 //! This crate handles segments and processes. Paths of queues, names, the environment and the command line belong to the crate `umsg`, which programs
 //! use. The interface of this crate follows the needs of `umsg` and changes with them.

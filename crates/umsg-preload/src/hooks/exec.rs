@@ -355,7 +355,7 @@ pub(super) unsafe fn beside(
             // SAFETY: by this function's contract.
             unsafe { of_descriptor(directory, environment) }
         }
-        // A call with flags is left to the kernel, which follows no symbolic link with AT_SYMLINK_NOFOLLOW.
+        // A call with flags is left to the kernel. For example, with AT_SYMLINK_NOFOLLOW the kernel must not follow a symbolic link.
         _ if flags != 0 => None,
         [b'/', ..] => Path::joined(&[name]).map(Named::by),
         _ if directory == libc::AT_FDCWD => Path::joined(&[b"./", name]).map(Named::by),

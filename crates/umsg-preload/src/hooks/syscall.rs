@@ -10,9 +10,9 @@
 //! | read, lseek, fstat, poll, epoll_ctl and similar calls, on a queue's descriptor | like libc's functions of these names |
 //! | setuid and its relatives | passed on; then System V queues check the process's permissions again |
 //!
-//! If the number of a call is in [`NUMBERS`], but the call does not concern a queue ([`NOT_OURS`]), the assembly also jumps to the next library. If a
-//! thread may be ended at any instruction ([`crate::cancellation`]), the assembly forbids that while the thread runs in frames of Rust. If
-//! pthread_cancel ends a blocked call, the call begins again, because syscall is not a cancellation point.
+//! A call whose number is in [`NUMBERS`] may not concern a queue ([`NOT_OURS`]). Then the assembly also jumps to the next library. If a thread may be
+//! ended at any instruction ([`crate::cancellation`]), the assembly forbids that while the thread runs in frames of Rust. If pthread_cancel ends a
+//! blocked call, the call begins again, because syscall is not a cancellation point.
 //!
 //! `umsg trace` shows a call on a queue under the name of libc's function. Calls on the kernel's own queues are not shown.
 

@@ -61,9 +61,8 @@ impl LeaseRoots {
 }
 
 impl<S: LeaseStore> Leases<'_, S> {
-    /// Ends a lease as if it had expired, without the lock. A signal handler calls this function. The handler may have interrupted a call of its own
-    /// thread that holds the lock. The lease then seems to expire during that call, which is possible at any time. Otherwise no thread holds the
-    /// lock.
+    /// Ends a lease as if it had expired, without the lock of the queue. For example, a signal handler calls this function if the handler has
+    /// interrupted a call of its own thread that holds the lock. The lease then seems to expire during that call, which is possible at any time.
     #[cfg(not(loom))]
     pub(crate) fn expire<Key>(&self, handle: &LeaseHandle<Key>) {
         if let Ok(Some(record)) = self.find(handle.index, handle.ticket, State::Leased) {

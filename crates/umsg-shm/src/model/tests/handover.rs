@@ -136,7 +136,7 @@ fn an_offer_that_is_not_taken_up_goes_to_somebody_else() {
             queue.send(me, (1, 0), Deadline::Passed).unwrap()
         });
         let newcomer = queue.direct(|queue, me| {
-            // By the clock of the newcomer, the stopped thread has not run for a long time.
+            // By the clock of this thread, the stopped thread has not run for a long time.
             me.oversleep(2 * SLICE);
             optional(queue.receive(me, Deadline::Passed))
         });

@@ -39,7 +39,7 @@ pub(super) trait Subject: Clone + 'static {
     /// Lets so much time pass that each later call checks the holders again.
     fn let_holders_be_looked_at(&self);
 
-    /// Checks an empty queue that no process uses any more: the queue works, each slot is in exactly one place, and the counts are right.
+    /// Checks an empty queue that no process uses any more: the queue works, each slot has exactly one use, and the counts are right.
     fn audit(&self);
 
     /// Runs `work` as the director.

@@ -172,7 +172,7 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
             queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
             world::doom(2, Death::At(point), 1);
             let newcomer = queue.spawn(2, |queue, me| {
-                // By the clock of the newcomer, the slow thread has not run for a long time.
+                // By the clock of this thread, the slow thread has not run for a long time.
                 me.oversleep(2 * SLICE);
                 optional(queue.receive(me, Any, Deadline::Passed))
             });

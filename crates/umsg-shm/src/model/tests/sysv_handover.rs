@@ -170,7 +170,7 @@ fn an_offer_that_is_taken_back_while_it_is_taken_up_is_one_of_both() {
             queue.send(me, (1, 5), Deadline::Passed).unwrap()
         });
         let newcomer = queue.direct(|queue, me| {
-            // By the clock of the newcomer, the slow thread has not run for a long time.
+            // By the clock of this thread, the slow thread has not run for a long time.
             me.oversleep(2 * SLICE);
             optional(queue.receive(me, Want::Any, Deadline::Passed))
         });

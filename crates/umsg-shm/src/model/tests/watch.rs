@@ -131,7 +131,7 @@ fn begins_beside_a_lease(queue: impl Polled) {
     let lessee = queue.spawn(1, |queue, me| queue.lease_one(me));
     let needs_time = queue.direct(Polled::begin_to_poll);
     alive(lessee);
-    // Without a helper, the level asks the process to check the queue.
+    // Without a helper, the doorbell shows a message, so that the process checks the queue.
     assert!(needs_time || shows(&queue).0);
 }
 
