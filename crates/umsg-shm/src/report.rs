@@ -114,7 +114,7 @@ struct Entry {
     pid: AtomicU32,
     len: AtomicU32,
     amount: AtomicU64,
-    /// The identifier, or -1.
+    /// The identifier of a System V queue; -1 if there is none.
     id: AtomicI64,
     name: [AtomicU64; LONGEST / 8],
 }
@@ -142,7 +142,7 @@ impl Entry {
         let holder = now >> STATE_BITS;
         let is_abandoned = holder != 0 && holder != pid;
         let is_wanted = now == from || from == FREE && is_abandoned;
-        // Acquire: REPORTED, or the end of an earlier reader.
+        // Acquire: pairs with the release of `READY` (REPORTED), or with the release of `FREE` by the last reader of the entry.
         is_wanted
             && self
                 .state

@@ -9,8 +9,8 @@
 //! either lock. A send reads both bits at once, so a queue that no process closes pays nothing.
 //!
 //! A stream is at its end if the queue is closed, no message is left, and no message can return: no lease is open, and no offer is unanswered. If a
-//! process dies after the store to the bit, the queue is closed. The waiters that this process did not wake check the queue at the end of their
-//! slice.
+//! process dies after it has set the bit `SEND_CLOSED`, the queue is closed. The waiters that this process did not wake check the queue at the end of
+//! their slice.
 
 use super::{COUNTED, DELAYED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::crash::crash_point;
@@ -111,7 +111,8 @@ impl Engine {
     pub(super) fn refusal(&self, end: End) -> Refused {
         match end {
             End::Abandoned if self.is_send_closed() => Refused::Closed,
-            // A ring's sender that gives up gets this time-out, and finds the reason afterwards.
+            // `Abandoned` means here that the ring has no receiving process. The sender of the ring gets this time-out, and then finds the real
+            // reason.
             end => end.refused(Refused::TimedOut),
         }
     }

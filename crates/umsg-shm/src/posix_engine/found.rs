@@ -26,11 +26,11 @@ pub(super) enum Place {
     Ring,
     /// The message is the first of its priority in the store.
     Store,
-    /// The message is the first of its priority in the store of a queue with fair priorities. Its delivery counts for a turn.
+    /// The message is the first of its priority in the store of a queue with fair priorities. Taking the message changes the state of the turns.
     StoreInTurn,
 }
 
-/// A message that is found for its delivery.
+/// A message whose header was checked, or the room for a message that a sender will write.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) slot: u32,

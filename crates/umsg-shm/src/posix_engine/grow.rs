@@ -15,7 +15,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
 /// The least and the greatest number of slots that come into circulation at a time. Within these bounds, the number is a sixteenth of the slots in
-/// use. Slots of the lower bound fill a page of cells.
+/// use. 32 long cells fill a page.
 #[cfg(not(loom))]
 const STEP: (usize, usize) = (32, 4096);
 #[cfg(loom)]
@@ -93,7 +93,7 @@ impl Engine {
             layout.cells + slots * layout.cell_len,
             more * layout.cell_len,
         )?;
-        // The page of the last link in use has memory already.
+        // The page of the last link in use has memory already, so the allocation begins at the next page.
         let links = (slots * 4).next_multiple_of(4096);
         segment.populate(
             layout.links + links,

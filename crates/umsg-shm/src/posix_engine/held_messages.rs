@@ -54,7 +54,8 @@ impl Engine {
             .count_held(receiving, change);
     }
 
-    /// Adds `change` to the number of held messages in the state `state`, and updates what depends on this number.
+    /// Adds `change` to the number of held messages in the state `state`. For delayed messages, also updates their attention bit. For messages that
+    /// are set aside, also updates the number of all held messages.
     pub(super) fn count_kind(&self, receiving: ReceiverHeld<'_>, state: State, change: i32) {
         let roots = &self.segment().fixed().leases;
         let kind = match state {

@@ -108,7 +108,8 @@ impl Engine {
     pub fn settled_counts(&self, me: &Thread) -> Counts {
         let has_had_held = || self.segment().fixed().leases.used.get() != 0;
         let has_offers = || Waiters::of(self.segment()).len(List::Offered) != 0;
-        // A model does not read the number of used records without the lock.
+        // In a model, the number of used records is plain memory, and a read without the lock would count as a race. So a model always takes the
+        // lock.
         if !(self.must_ring() || has_offers() || cfg!(loom) || has_had_held()) {
             return self.counts();
         }

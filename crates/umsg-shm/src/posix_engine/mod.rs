@@ -342,7 +342,7 @@ impl Engine {
         if let Some(fired) = wakes.fired() {
             self.tell_registered(fired);
         }
-        // The message of a blocked sender may have entered the queue. No send has rung the doorbell for this message.
+        // This call may have admitted the message of a blocked sender. No send wakes the receiver of a ring for this message, so this call does.
         self.ring_anyway();
         #[cfg(not(loom))]
         if wakes.need_timekeeper() {
@@ -362,9 +362,9 @@ impl Engine {
         self.with_receiver_lock_and_ring(me, deadline, work, || None::<fn()>)
     }
 
-    /// Runs `work` as [`with_receiver_lock`](Self::with_receiver_lock) does. `take_ring` returns the doorbell's ring that `work` has deferred. The
-    /// ring is made right after the unlock, before the wake-ups and reports, which may take time. Without a deferred ring, the doorbell shows the
-    /// level to pollers before the unlock.
+    /// Runs `work` as [`with_receiver_lock`](Self::with_receiver_lock) does. If `work` has deferred the ring of the doorbell, `take_ring` returns a
+    /// function that makes this ring. The function runs right after the unlock, before the wake-ups and reports, which may take time. Without a
+    /// deferred ring, the doorbell shows the level to pollers before the unlock.
     #[inline(always)]
     fn with_receiver_lock_and_ring<T, R: FnOnce()>(
         &self,

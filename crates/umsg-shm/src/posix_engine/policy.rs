@@ -197,7 +197,8 @@ impl Engine {
 
     /// Turns a lease into a message that is set aside.
     pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, record: &LeaseRecord) {
-        // Until the state changes, this word is the time limit of the lease, and the lease ends now in any case.
+        // The word `until` now contains the reason. Until the state changes, other processes take the reason for the time limit of the lease. This
+        // does no harm, because the lease ends now.
         record.until.set(Reason::Undelivered.number().into());
         leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
@@ -261,7 +262,7 @@ impl Engine {
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         if !self.no_sender_waits() {
-            // Waiting senders get the present room and all room that is made later.
+            // The senders that wait already get the present room and all room that becomes free. So this send makes no room for its own message.
             return Err(Refused::NotNow);
         }
         if self.policy().time_to_live != 0 {

@@ -391,7 +391,7 @@ impl Engine {
             if self.spin_for_message(calm, deadline) {
                 return Ok(None);
             }
-            // A call counts as one wait, even if it waits again because its message was withdrawn.
+            // A call counts as one wait, even if it waits again because the message that was offered to it was withdrawn.
             if !std::mem::replace(&mut is_counted, true) {
                 self.segment().fixed().counters.count(Event::ReceiveBlocked);
             }

@@ -48,7 +48,7 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
         None => {}
     }
     sender.see_freed(sending, freed);
-    // KEPT: the room is kept, so that the next sender checks the room, and whether a thread waits for it.
+    // KEPT: the queue looks full to the next sender. So that sender first finds out how much room there is, and whether a thread waits for it.
     sender.keep_room(sending, segment.layout().max_messages);
     if sender.is_arena_broken(sending) {
         arena::rebuild(segment, sending)?;

@@ -120,7 +120,8 @@ impl Engine {
         self.serve_if_asked(me, deadline);
         report::tell();
         if has_made_room {
-            // The dropped message may be set aside for the dead-letter queue, so this thread sends it.
+            // The message that was dropped to make room may be set aside for the dead-letter queue. This thread moves the dropped message to that
+            // queue.
             self.do_chore();
         }
         Ok(())

@@ -74,7 +74,8 @@ impl Engine {
         }
         let paid = spin_until(budget, calm, deadline, ready);
         if budget == u32::MAX {
-            // The next attempt finds a message, or finds that the deadline has passed. The thread checks for a signal before it sleeps.
+            // If the queue is ready, or the slice or the deadline has passed, the call attempts again. If a signal handler has run, the call goes on
+            // to its sleep, which checks for the signal.
             return paid || !calm.is_over();
         }
         self.pacing.learn(budget, paid);

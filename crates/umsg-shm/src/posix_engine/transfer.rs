@@ -19,7 +19,7 @@
 //! | after it | the arrival | frees the slot in the source, then the arrival |
 //! | after the slot is free | an arrival whose source has no such record | frees the arrival |
 //!
-//! Only the process in the record may end a move. A forked child has copies of its parent's handles, but is another process.
+//! Only the process that is named in the record may end a move. A forked child has copies of its parent's handles, but is another process.
 //!
 //! Each record gets a new ticket, so an arrival can't be mistaken for the arrival of another message.
 
@@ -52,7 +52,8 @@ const QUEUE: u64 = (1 << 48) - 1;
 const TICKET: u64 = (1 << 48) - 1;
 
 impl Origin {
-    /// Writes the origin into the record of a reservation. The record still contains the process, so the death of the process ends the reservation.
+    /// Writes the origin into the record of a reservation. The record still names the process that made the reservation, so the death of this process
+    /// ends the reservation.
     fn note(self, record: &LeaseRecord) {
         record.deliveries.set(self.queue as u32);
         let upper = (self.queue & QUEUE) >> 32;

@@ -221,7 +221,8 @@ impl Engine {
         }
         // Signal handlers are not deferred during the wait for the lock.
         drop(section);
-        // If the lock is not available in time, each later change counts the packets in the FIFO.
+        // If the lock is not available in time, the ring stays unfinished in the segment, and each later change of the level counts the packets in
+        // the FIFO.
         let patience = deadline.or_slice(STOPPED);
         let _ = self.with_receiver_lock(me, patience, |receiving, _| {
             let level = self.level(receiving);

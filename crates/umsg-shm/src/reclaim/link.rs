@@ -187,7 +187,7 @@ pub struct Held<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync> Held<T> {
-    /// Makes a use of a slot to which no link leads, from one count of that slot.
+    /// Makes a `Held` of a slot to which no link leads. The `Held` takes over one count of the slot.
     pub fn counted(slot: &'static Slot<T>, flags: usize) -> Held<T> {
         Held {
             word: Word::new(slot, flags),

@@ -11,7 +11,7 @@
 //! pointer names the slot.
 //!
 //! No function takes a lock or allocates from the program's heap. So signal handlers may call all of them, and a forked child finds no incomplete
-//! change. The child may lose a slot that another thread was moving at the fork.
+//! change. If another thread was moving a slot between lists at the fork, the child may never use this slot again.
 //!
 //! Three tables use this module: the drop-in's table of descriptors, the C library's handles, and the table of System V queues by identifier.
 

@@ -199,7 +199,7 @@ fn thread_pointer() -> usize {
         std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the call reads a register that user space may read.
+    // SAFETY: the instruction only reads a register that user space may read.
     unsafe {
         std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
     }

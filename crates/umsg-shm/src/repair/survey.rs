@@ -13,7 +13,7 @@ pub(crate) struct Survey {
 
 impl Survey {
     /// # Errors
-    /// No memory is left.
+    /// Fails if no memory is left.
     pub(crate) fn new(slots: usize) -> Result<Survey, Fault> {
         Ok(Survey {
             seen: Scratch::new(slots)?,

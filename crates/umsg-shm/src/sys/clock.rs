@@ -243,7 +243,8 @@ pub fn at_shown(nanoseconds: u64) -> u64 {
     nanoseconds.wrapping_sub(realtime_ahead())
 }
 
-/// Returns the machine's clock at a time of CLOCK_REALTIME, in nanoseconds since 1970, or now if the time has passed.
+/// Converts a time of CLOCK_REALTIME, in nanoseconds since 1970, to the machine's clock. Returns the current time of the machine's clock if the given
+/// time has passed.
 #[cfg(not(loom))]
 pub fn reading_at(nanoseconds: u64) -> u64 {
     let now = monotonic();

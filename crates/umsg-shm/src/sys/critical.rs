@@ -92,8 +92,8 @@ impl Depth {
                 (*self.info.get()).write(*info);
                 self.deferred.set(signal);
             } else {
-                // Several signals arrived at once, so the frames of their handlers are stacked. The frame of the current handler lies below the frame
-                // of the first handler. The mask in the current frame is nearer to the thread's own mask.
+                // Several signals arrived at once, so the kernel has stacked the frames of their handlers. The handler with the newest frame has run
+                // first. The frame of the current handler is older, so the mask in this frame is nearer to the thread's own mask.
                 queue_again(signal, info);
             }
             let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();

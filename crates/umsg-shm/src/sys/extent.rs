@@ -31,7 +31,7 @@ pub fn is_in_tmpfs(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// page.
 ///
 /// # Blocking
-/// Never in a tmpfs. In other file systems, and if mincore(2) is refused, the call waits for the lock of the inode.
+/// The call never blocks in a tmpfs. In other file systems, and if mincore(2) is refused, the call waits for the lock of the inode.
 pub fn first_hole(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize, Errno> {
     if is_in_tmpfs(file) == Ok(true)
         && let Ok(hole) = first_absent(file, begin, end)
@@ -73,7 +73,7 @@ fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize,
 /// whole file is one part.
 ///
 /// # Blocking
-/// Never.
+/// The call never blocks.
 pub(crate) fn real_parts(file: BorrowedFd<'_>, end: usize) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let is_known = is_in_tmpfs(file) == Ok(true) && find_parts(file, 0..end, &mut parts).is_ok();

@@ -83,8 +83,8 @@ impl Sighting {
             || self.epoch.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Returns whether the number still refers to the same file at time `now` (CLOCK_MONOTONIC_COARSE). The file is checked once a tick, and also
-    /// after the program got a reserved number, and first in a forked child.
+    /// Returns whether the number still refers to the same file at time `now` (CLOCK_MONOTONIC_COARSE). The file is checked once a tick. It is also
+    /// checked after the program got a reserved number, and at the first call in a forked child.
     pub(crate) fn is_still(&self, number: RawFd, now: u64) -> bool {
         if self.at.load(Ordering::Relaxed) == now && !self.is_doubtful() {
             return true;

@@ -49,7 +49,7 @@ static PARENT: Parent = Parent {
 static LEARNED: (AtomicU64, [AtomicI64; 2]) = (AtomicU64::new(0), [const { AtomicI64::new(0) }; 2]);
 
 /// If two distances differ by more than this number of nanoseconds, the clock is treated as shifted. The difference is also larger if a thread loses
-/// its processor between two readings. In both cases the thread asks /proc. A start time has ticks of 10 ms.
+/// its processor between two readings. In both cases the thread asks /proc. A smaller shift hardly matters, because the unit of start times is 10 ms.
 const PRECISION: u64 = 100_000;
 
 /// Notes the namespaces of this process for the children that it is about to fork. pthread_atfork(3) registers this function.

@@ -13,8 +13,9 @@
 //! During the wait, too, the thread can't be cancelled. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and
 //! cancellation stays disabled.
 //!
-//! `work` runs on the thread's own stack in two cases: without memory, and in a handler on an alternate stack. In the second case the kernel would
-//! assume that the thread has left the alternate stack, and the next handler would overwrite the frames of the first handler.
+//! Work runs on the thread's own stack in two cases: there is no memory for the library's stack, or the thread is in a handler on an alternate stack.
+//! In the second case the kernel would assume that the thread has left the alternate stack, and the next handler would overwrite the frames of the
+//! first handler.
 
 use super::map::PAGE;
 use super::mask::{self, Masked};

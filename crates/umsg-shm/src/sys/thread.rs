@@ -420,7 +420,7 @@ mod real {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         }
 
-        /// Restores the word that was named first.
+        /// Restores the word that the thread had named to the kernel before it named a word of the library.
         #[inline(always)]
         pub(crate) fn unname(&self, outer: Outer) {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);

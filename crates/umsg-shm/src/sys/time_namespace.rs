@@ -13,7 +13,7 @@ const NANOSECONDS: i64 = 1_000_000_000;
 /// is in a namespace with an offset, and has created another namespace with another offset for its children.
 ///
 /// # Errors
-/// The process lacked a descriptor or memory; a later call may succeed.
+/// Fails if the process lacks a descriptor or memory; a later call may succeed.
 pub(super) fn monotonic_offset() -> Result<i64, Errno> {
     let own = match super::parent::time_namespace() {
         Some(own) => own,

@@ -101,7 +101,7 @@ impl Engine {
                 return Err(Refused::Own(Why::Removed));
             }
             self.show_removal();
-            // The compare-and-swap releases: the next owner of the lock finds the queue removed.
+            // The compare-and-swap has release ordering, so the next owner of the lock finds the queue removed.
             self.fixed().control.lock.break_up();
             // ASLEEP: pairs with the fence in `sleep`. So either this thread sees that a waiter sleeps, or the waiter sees the removal.
             fence(Ordering::SeqCst);

@@ -1,8 +1,8 @@
 //! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
 //!
 //! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). At the delivery time, a
-//! thread that checks the records puts the message into the order. This thread sends or receives while messages are held, or is a blocked receiver. A
-//! blocked receiver sleeps at most until the first delivery time.
+//! thread that checks the records puts the message into the order. Calls that send or receive check the records while messages are held, and so do
+//! blocked receivers. A blocked receiver sleeps at most until the first delivery time.
 //!
 //! If one check finds several messages to deliver, they are delivered in the order of their delivery times. Messages with the same delivery time are
 //! delivered in the order of their sends (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a
@@ -103,7 +103,7 @@ impl Engine {
         // In a record, 0 means no time limit.
         let until = until.max(1);
         self.foretell_delay(receiving);
-        // Until the state changes, this word is the time limit of the lease.
+        // Until the state changes, other processes take this word for the time limit of the lease.
         record.until.set(until);
         leases::set(record, State::Delayed);
         crash_point!(MSG_DELAYED);

@@ -5,13 +5,13 @@
 //! | without [`CLOSED`] | sends, and waits for messages | do the same |
 //! | with [`CLOSED`] | sends nothing; receives the remaining messages, then learns of the end | do as if the queue were open |
 //!
-//! The mark is a bit of the version of the rights, so the mark costs an open queue nothing. Each call checks its permission under a version, and
-//! compares the version again under the lock. If the queue was closed meanwhile, the version differs, and the call checks again. The kernel's calls
-//! have no error for a closed queue, so msgsnd and msgrcv ignore the mark.
+//! A closed queue has a mark, which is a bit of the version of the rights. So the mark costs an open queue nothing. Each call checks its permission
+//! under a version, and compares the version again under the lock. If the queue was closed meanwhile, the version differs, and the call checks again.
+//! The kernel's calls have no error for a closed queue, so msgsnd and msgrcv ignore the mark.
 //!
 //! A stream is at its end for a receiver if no message that the receiver wants is left, and no message can come back: none is leased, delayed or
-//! offered. A process that dies after the store to the version has closed the queue. The waiters that the process did not wake check the queue at the
-//! end of their slice.
+//! offered. If a process dies after it has stored the version with the mark, the queue is closed. The waiters that the process did not wake check the
+//! queue at the end of their slice.
 
 use super::segment::{CLOSED, Reply};
 use super::wait::Waiter;
@@ -158,7 +158,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         if self.is_watched() {
-            // A send and a receive may then have another result, so pollers get an event for both.
+            // After the close, a send and a receive may have another result, so pollers get an event for both.
             let now = self.level(receiving);
             self.ringer().foretell(receiving, now, now.after(1, 1));
         }
@@ -226,7 +226,7 @@ impl Engine {
             && self.fixed().delivery.producers.had_any(receiving)
     }
 
-    /// Returns whether all producers of an open queue have died. The next call that checks this closes the queue.
+    /// Returns whether all producers of an open queue have died. The next call that checks the producers closes the queue.
     pub fn has_lost_producers(&self, me: &Thread) -> bool {
         let is_left = self.with_lock(me, Deadline::Passed, |receiving, _| {
             Ok(self.may_be_left(receiving) && {
@@ -247,7 +247,7 @@ impl Engine {
         }
     }
 
-    /// Closes the queue if all its producers have died. Checks this at most once in a pause.
+    /// Closes the queue if all its producers have died. After a check of the producers, the handle makes no further check for a pause.
     pub(super) fn close_if_left(
         &self,
         receiving: ReceiverHeld<'_>,

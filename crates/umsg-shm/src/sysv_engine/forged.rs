@@ -196,7 +196,7 @@ fn a_thread_that_waits_for_a_stuck_lock_learns_of_a_removal_from_the_file() {
 fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_owner() {
     let engine = engine(1000);
     engine.send(&now(), 1, b"message").unwrap();
-    // A salvage would end a message of this type.
+    // The forged type 0 is invalid, so a salvage would end this message.
     let cell = engine.segment().cell(0).unwrap();
     cell.words().mtype.set(0);
     let lock = &engine.segment().fixed().control.lock;

@@ -286,12 +286,12 @@ impl Engine {
         self.fixed().control.contents()
     }
 
-    /// Records the process for which the caller has sent a message as the last sender.
+    /// Sets the last sender to `pid`: the process for which the caller has sent a message.
     pub fn name_sender(&self, pid: u32) {
         self.fixed().control.name_last(List::Senders, pid);
     }
 
-    /// Records the process for which the caller has received a message as the last receiver.
+    /// Sets the last receiver to `pid`: the process for which the caller has received a message.
     pub fn name_receiver(&self, pid: u32) {
         self.fixed().control.name_last(List::Receivers, pid);
     }

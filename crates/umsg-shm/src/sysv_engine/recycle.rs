@@ -46,7 +46,7 @@ impl Engine {
     /// Fails with [`Fault::Busy`] if the lock does not become free while the caller spins.
     ///
     /// # If the process dies
-    /// The queue exists, or it is removed.
+    /// Other processes find that the queue either still exists or is removed.
     pub fn vacate<E>(
         &self,
         me: &Thread,
@@ -72,7 +72,7 @@ impl Engine {
     /// segment away or has made a queue in it, or if `successor` declines. `successor` runs under the lock.
     ///
     /// # If the process dies
-    /// There is no queue, or a complete queue.
+    /// Other processes find either no queue or a complete queue in the segment.
     pub fn revive(
         &self,
         me: &Thread,

@@ -92,7 +92,8 @@ impl Sum {
     }
 }
 
-/// Notes the slots of leases in the survey. MSG_ACKNOWLEDGED: frees the lease records of messages that have ended.
+/// Notes the slots of leases in the survey. After a death at the crash point MSG_ACKNOWLEDGED, the message of a lease has ended, and its record is
+/// freed here.
 fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
     for (_, record) in Leases::of(segment).all() {
@@ -139,7 +140,8 @@ fn settle_senders(
     Ok(())
 }
 
-/// Completes an admission. MSG_ADMITTED: a message whose sender has the reply that the message is sent gets a number.
+/// Completes an admission. After a death at the crash point MSG_ADMITTED, the sender's reply says that the message is sent, but the message has no
+/// number. Such a message gets its number here.
 fn finish_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -161,7 +163,7 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
         let record = segment.waiter_record(index)?;
         match (List::of(node), state(node)) {
             (List::Receivers, State::Waiting) | (List::None | List::Senders, _) => {}
-            // MSG_OFFERED: the message belongs to the node, unless a later lease has noted the slot.
+            // Death at the crash point MSG_OFFERED: the message belongs to the node, unless a later lease has noted the slot.
             (List::Receivers | List::Offered, State::Settled | State::DiedSettled)
                 if has_message(record, node.list.get()) && survey.note(node.slot.get()) =>
             {

@@ -359,8 +359,8 @@ impl Engine {
             return self.end_offer(call, me, accept(me));
         }
         if reply == Some(Reply::Sent) {
-            // MSG_ADMITTED: the thread that admitted this sender may die before the message has its number. So the node keeps saying that the message
-            // is sent, until a holder of the lock takes the node off its list.
+            // Crash point MSG_ADMITTED: the thread that admitted this sender may die before the message has its number. So the node keeps saying that
+            // the message is sent, until a holder of the lock takes the node off its list.
             call.unname();
             let _ = waiters::accept(me.node());
             return accept(me);

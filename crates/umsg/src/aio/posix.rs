@@ -37,7 +37,7 @@ impl Queue {
     /// The errors of [`pollable`](posix::Queue::pollable).
     ///
     /// # Panics
-    /// If the caller does not run in a runtime with I/O enabled.
+    /// Panics if the caller does not run in a runtime with I/O enabled.
     pub fn new(queue: posix::Queue) -> io::Result<Queue> {
         Ok(Queue {
             polled: Polled::new(queue.pollable()?)?,

@@ -19,7 +19,7 @@ const SENT: usize = 100;
 
 const CHECK: &str = "messages can be received and sent";
 
-/// The offset of the finding in the file of a POSIX queue.
+/// The place that a finding of the rehearsal names in the file of a POSIX queue: the beginning of the receivers' side.
 const RECEIVERS: usize = offset_of!(segment::Fixed, receiver);
 
 /// Rehearses with a copy. The copy can't be used afterwards.

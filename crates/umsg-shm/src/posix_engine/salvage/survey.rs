@@ -107,7 +107,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Completes the step of a node. Returns whether the node stays in its list.
+    /// Completes the interrupted step of a node. Returns whether the node stays in its list.
     fn goes_on_waiting(&mut self, node: &Node) -> bool {
         let slot = node.slot.get();
         match (List::of(node), waiters::state(node)) {

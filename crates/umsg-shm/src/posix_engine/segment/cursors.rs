@@ -37,7 +37,7 @@ impl Fixed {
         self.published.publish(receiving, removed, bytes);
     }
 
-    /// Reduces the room that senders have read before to the present room. Room that is kept for a batch stays kept.
+    /// Corrects the room that senders remember from their last check, if it is more than the present room. Room that is kept for a batch stays kept.
     pub(crate) fn forget_room(&self, _: BothHeld<'_>) {
         let removed = self.published.removed();
         if self.sender.removed_seen().wrapping_sub(removed) as i64 > 0 {
@@ -47,7 +47,7 @@ impl Fixed {
 
     /// Makes an empty ring at ring position `first` with `free` free slots, for a queue of `max` messages.
     ///
-    /// As in the other functions, all words are stored with release, because processes read the words without a lock.
+    /// Like the other functions of this module, this function stores all words with release, because processes read the words without a lock.
     pub(crate) fn restart_ring(&self, both: BothHeld<'_>, first: u64, free: u64, max: usize) {
         let sending = both.sender();
         self.run.begin(sending, first, 0);

@@ -68,7 +68,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Returns the process whose death caused the last repair of a side: 0 for senders, 1 for receivers.
+    /// Returns the process whose death caused the last repair of a side of the queue. `side` is 0 for the senders' side, 1 for the receivers' side.
     pub(crate) fn died_last(&self, side: usize) -> u32 {
         // Relaxed: the value is only displayed.
         let last = self.repairs[side].load(Ordering::Relaxed).wrapping_sub(1);

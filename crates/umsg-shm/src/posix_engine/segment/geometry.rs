@@ -39,7 +39,7 @@ impl Geometry {
     #[inline(always)]
     pub(crate) fn ring_mask_with_entries(&self) -> u32 {
         // Acquire: WIDER. The mask changes only under both locks, but `seems_filled` reads it without a lock. The load pairs with the release in
-        // `widen_ring`: a process that sees the larger mask sees the copied half.
+        // `widen_ring`: a process that sees the larger mask also sees the entries that were copied to the upper half of the ring.
         self.ring_mask.load(Ordering::Acquire)
     }
 

@@ -316,7 +316,7 @@ fn prefetch_line(address: *const u8) {
     }
 }
 
-/// Prefetches a cache line for writing. Otherwise the store would have to wait until the other core gives up the line.
+/// Prefetches a cache line for writing. Without this prefetch, a later store to the line would have to wait until another core gives up the line.
 #[inline(always)]
 fn prefetch_line_to_write(address: *const u8) {
     if cfg!(miri) {

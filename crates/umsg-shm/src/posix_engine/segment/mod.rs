@@ -19,7 +19,7 @@
 //! and trusts no other word of the file for them. The file is sparse and has its full length from the start. The used part of a region grows from the
 //! region's start, after calls of [`Segment::populate`].
 //!
-//! The words of a part are private to this module. Other modules change the words by functions of the part.
+//! Each part of a segment is a structure whose words are private to this module. Other modules change the words by the functions of the structure.
 
 #[cfg(not(loom))]
 mod attach;

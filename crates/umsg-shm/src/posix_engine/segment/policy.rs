@@ -91,7 +91,8 @@ impl Rules {
     /// Notes that a process has opened the queue.
     #[cfg(not(loom))]
     pub(crate) fn note_use(&self) {
-        // Relaxed: the word only changes to [`Rules::DUE`]. If a process reads the earlier value, another process removes the queue.
+        // Relaxed: the word changes only once, to [`Rules::DUE`]. A process that still reads the earlier value leaves the removal of the queue to
+        // another process.
         if self.removal.load(Ordering::Relaxed) == WAITS {
             self.removal.store(Rules::DUE, Ordering::Relaxed);
         }

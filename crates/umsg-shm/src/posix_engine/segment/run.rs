@@ -23,8 +23,8 @@ impl Run {
     /// Returns whether the word is still `run`. The caller has read the stamps.
     #[inline(always)]
     pub(crate) fn is_still(&self, run: u64) -> bool {
-        // Relaxed: RUN. A stamp that the caller has read may be the gate of a batch with another priority. By the acquire of that stamp, this load
-        // reads the changed word.
+        // Relaxed: RUN. One of the stamps that the caller has read may belong to the first message of a batch with another priority. That stamp was
+        // read with acquire, so this load reads the changed word.
         self.word.load(Ordering::Relaxed) == run
     }
 

@@ -100,7 +100,8 @@ impl SenderSide {
             .store(before.wrapping_add(bytes), Ordering::Release);
     }
 
-    /// Counts a batch as sent. The parity of the cursor selects the valid element of `bytes`, so the cursor moves only by odd numbers.
+    /// Counts a batch as sent. Each move of the cursor has to change its parity, because the parity selects the valid element of `bytes`. So the
+    /// cursor moves twice for a batch with an even number of messages.
     pub(crate) fn count_batch(&self, sending: SenderHeld<'_>, end: u64) {
         // Relaxed: the caller holds the sender lock.
         let bytes = self.batch_bytes.load(Ordering::Relaxed);

@@ -19,7 +19,7 @@ impl Segment {
     /// mapping, and uses the handle in no other thread.
     ///
     /// # If the process dies
-    /// Either the queue still exists, or it is removed.
+    /// Other processes find that the queue either still exists or is removed.
     #[must_use]
     pub fn vacate(&self) -> bool {
         if !self.is_unattached() || !self.fixed().header.presence.remove() {
@@ -40,7 +40,7 @@ impl Segment {
     /// name.
     ///
     /// # If the process dies
-    /// The file contains either no queue or a complete queue.
+    /// Other processes find either no queue or a complete queue in the file.
     #[must_use]
     pub fn revive(&self, mode: u32) -> bool {
         fill_in(self, mode);

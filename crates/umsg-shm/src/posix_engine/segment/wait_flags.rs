@@ -10,7 +10,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const ARMED: u32 = 1;
 /// A bit of the wake word: a process polls the descriptor of the ring.
 pub(crate) const POLLED: u32 = 2;
-/// The amount by which the wake word grows with each arming. The compare-and-swap of a sender with an old value then fails.
+/// The amount by which the wake word grows with each arming. So the compare-and-swap of a sender that has read an earlier value fails.
 pub(crate) const TURN: u32 = 4;
 
 /// The words that senders read after they have published a message.

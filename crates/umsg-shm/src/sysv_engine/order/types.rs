@@ -8,8 +8,9 @@
 //!
 //! A type whose last message is removed is likely to be used again, so its record stays. So a type that comes and goes repeatedly costs nothing.
 //!
-//! Records are removed only when a record for another type is created, and only if the idle list has at least [`IDLE`] entries and half of all
-//! records. Up to two types are then removed, the oldest of the list first. So the number of idle types falls while new types come.
+//! Records are removed only when a record for another type is created, and only if the idle list is long enough. It must have at least [`IDLE`]
+//! entries, and at least half as many entries as there are records. Up to two types are then removed, the oldest of the list first. So the number of
+//! idle types falls while new types come.
 //!
 //! A type that gets messages again stays in the idle list until it is the oldest entry, and is then dropped from the list. So each type without
 //! messages is in the list, and a type with messages may still be in it.

@@ -111,7 +111,7 @@ pub(crate) struct LastUses {
     pub(crate) receiver: u32,
 }
 
-/// The counts. Every word is exact under the lock, and a hint without the lock.
+/// The functions for the counts. Every word is exact under the lock, and a hint without the lock.
 impl ControlBlock {
     /// Returns the counts of the queue.
     #[inline(always)]
@@ -218,7 +218,7 @@ impl ControlBlock {
         self.receiver.store(pid, Ordering::Relaxed);
     }
 
-    /// Records the process for which the caller has sent or received as the last sender or receiver.
+    /// Sets the last sender or the last receiver to `pid`: the process for which the caller has sent or received.
     pub(crate) fn name_last(&self, list: List, pid: u32) {
         let word = match list {
             List::Receivers => &self.receiver,
@@ -253,7 +253,7 @@ fn add(word: &AtomicU64, more: i64) {
     word.store(sum, Ordering::Relaxed);
 }
 
-/// The removal of a queue whose segment is kept.
+/// The function for the removal of a queue whose segment is kept.
 impl ControlBlock {
     /// Sets the words to the values of an empty queue. The lock, the waiter records, the numbers of items with memory, and the doorbell stay as
     /// they are.
@@ -279,7 +279,7 @@ impl ControlBlock {
     }
 }
 
-/// The number of the last sent message.
+/// The functions for the number of the last sent message.
 impl ControlBlock {
     /// Returns the sequence number of the last sent message.
     #[inline(always)]
@@ -294,7 +294,7 @@ impl ControlBlock {
     }
 }
 
-/// The slots.
+/// The functions for the slots.
 impl ControlBlock {
     /// Returns the first free slot.
     #[inline(always)]
@@ -336,7 +336,7 @@ impl ControlBlock {
         self.usable.set(usable);
     }
 
-    /// Limits two corrupted numbers to `slots`: of used slots, and of slots with memory.
+    /// Limits the number of used slots and the number of slots with memory to `slots`, because a process may have corrupted them.
     pub(crate) fn cut_slots(&self, _: ReceiverHeld<'_>, slots: u32) {
         self.used.set(slots);
         self.usable.set(slots);
@@ -351,7 +351,7 @@ impl ControlBlock {
     }
 }
 
-/// The words that the modules of waiters, leases and the arena keep in the control block.
+/// The functions for the words that the modules of waiters, leases and the arena keep in the control block.
 impl ControlBlock {
     /// Returns the ends of a list of waiter records.
     #[inline(always)]
