@@ -1,4 +1,4 @@
-//! Producers: processes that a queue counts. When the last producer ends, the queue is closed for sending.
+//! Producers: processes that a queue counts as senders. When the last producer ends, the queue is closed for sending.
 //!
 //! A record names a process and counts its guards. A guard is one registration of the process, which may register several times. A process may die
 //! before it has given all its guards back. A sender, a receiver that finds the queue empty, a blocked process at the end of its slice, or a poller's

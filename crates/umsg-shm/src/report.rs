@@ -104,7 +104,7 @@ const FREE: u32 = 0;
 const WRITING: u32 = 1;
 const READY: u32 = 2;
 const READING: u32 = 3;
-/// The bits of the state, below the process id.
+/// The number of bits for the state. The process id is in the bits above them.
 const STATE_BITS: u32 = 2;
 
 struct Entry {

@@ -17,7 +17,8 @@ pub fn block(signal: i32) -> libc::sigset_t {
     }
 }
 
-/// Lets a program respond to SIGINT. A shell starts background jobs with SIGINT ignored, and a test in such a job passes this on to its programs.
+/// Lets a program respond to SIGINT. A shell starts background jobs with SIGINT ignored, and the programs that a test in such a job starts would
+/// ignore SIGINT, too.
 pub fn heeding_interrupts(program: &mut Command) -> &mut Command {
     let default = || {
         // SAFETY: signal(2) is safe between fork and exec.

@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Delivers one message of a map by the rule of the engine.
+    /// Delivers one message of the model `plain`, which the rule of the engine chooses.
     fn deliver(plain: &mut Plain, turn: &mut Turn, after: u32) -> Option<usize> {
         let highest = usize::from(*plain.queued.keys().next_back()?);
         let below = |priority: usize| {

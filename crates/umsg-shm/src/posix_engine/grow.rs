@@ -15,7 +15,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
 /// The least and the greatest number of slots that come into circulation at a time. Within these bounds, the number is a sixteenth of the slots in
-/// use. 32 long cells fill a page.
+/// use. The lower bound is 32, because 32 long cells fill a page.
 #[cfg(not(loom))]
 const STEP: (usize, usize) = (32, 4096);
 #[cfg(loom)]

@@ -13,8 +13,8 @@
 //!
 //! Each change of a record's word is one compare-and-swap. So if a withdrawal and a message happen at the same time, exactly one of them takes
 //! effect. A bit of `registered` records that the queue was empty. Each holder of the receiver lock updates this bit before it unlocks, and before it
-//! takes a message. Therefore a message that is sent and received between two updates also fires the registration. Only while the queue was empty,
-//! the attention word asks senders to update the bit.
+//! takes a message. Therefore a message fires the registration even if a receiver takes the message at once. The attention word asks senders to
+//! update the bit only while the bit says that the queue was empty.
 //!
 //! No process trusts the action in a record. The registered process reads the action from its own memory. A sender in another process raises a signal
 //! only if the registered process consents to the signal ([`crate::consent`]). Therefore a process with write access to the segment can't make a

@@ -197,7 +197,7 @@ impl Engine {
 
     /// Turns a lease into a message that is set aside.
     pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, record: &LeaseRecord) {
-        // The word `until` now contains the reason. Until the state changes, other processes take the reason for the time limit of the lease. This
+        // The word `until` now contains the reason. Until the state changes, other processes treat the reason as the time limit of the lease. This
         // does no harm, because the lease ends now.
         record.until.set(Reason::Undelivered.number().into());
         leases::set(record, State::Aside);

@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps on the wake word for a slice, and counts the time.
+    /// Sleeps on the wake word for a slice, and adds the length of the sleep to the counter `Event::Asleep`.
     fn sleep_on_wake_word(&self, armed: u32, calm: Calm<'_>, deadline: Deadline) -> Slept {
         let fixed = self.segment().fixed();
         let start = clock::monotonic();

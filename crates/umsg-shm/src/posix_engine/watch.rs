@@ -221,7 +221,7 @@ impl Engine {
         }
         // Signal handlers are not deferred during the wait for the lock.
         drop(section);
-        // If the lock is not available in time, the ring stays unfinished in the segment, and each later change of the level counts the packets in
+        // If the lock is not available in time, the ring stays unfinished in the segment. Each later change of the level then counts the packets in
         // the FIFO.
         let patience = deadline.or_slice(STOPPED);
         let _ = self.with_receiver_lock(me, patience, |receiving, _| {

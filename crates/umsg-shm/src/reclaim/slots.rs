@@ -227,7 +227,7 @@ impl List {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
-            // Release: the slot's link was stored before, and for the free list the object was dropped before.
+            // Release: the link of the slot was stored before this push. If the list is the free list, the object was also dropped before this push.
             match self.head.compare_exchange_weak(
                 head,
                 List::successor(head, link),

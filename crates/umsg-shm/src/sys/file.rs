@@ -78,8 +78,8 @@ pub(crate) fn inode_and_birth(file: BorrowedFd<'_>) -> Result<Born, Errno> {
     })
 }
 
-/// Reads a whole file by bare system calls. Another preloaded library may replace libc's functions, and use a queue in its own versions (as fakeroot
-/// does in fstat).
+/// Reads a whole file by bare system calls. Another preloaded library may replace functions of libc, and its replacement may itself use a queue (as
+/// fakeroot does in fstat).
 pub fn read(path: &str) -> Result<Vec<u8>, Errno> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = Vec::new();

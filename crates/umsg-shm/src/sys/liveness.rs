@@ -2,7 +2,7 @@
 //!
 //! Thread ids, process ids and start times are valid in one PID namespace and one time namespace only. The namespaces of a queue's creator are the
 //! queue's *home*. When a process with other namespaces uses the queue, the queue's locks change to *shared form* ([`crate::lock`]). In shared form,
-//! a *liveness id* identifies the process of a lock's owner. The id names a file in the namespace directory of the queue, which the process keeps
+//! a *liveness id* identifies the process of a lock's owner. The id names a file in the namespace directory of the queue. The process keeps this file
 //! locked until its death (`umsg::namespace::life`).
 //!
 //! | number | the process | the process lives |

@@ -6,7 +6,7 @@ use rustix::process::geteuid;
 
 /// Removes a name that the caller found for a file of `owner`. The call fails with EPERM if by now the name leads to a file of another user.
 ///
-/// Root may remove any name, so the kernel would not notice if the name leads to another file since the check. Therefore root removes the name with
+/// Root may remove any name, so the kernel would not notice if the name leads to another file than at the check. Therefore root removes the name with
 /// the file system rights of `owner` (setfsuid(2), only in this thread). The sticky bit of the directory then protects the files of other users. In
 /// two cases the call removes the name without that protection: the caller owns the directory, or is root without CAP_SETUID.
 pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {

@@ -3,9 +3,9 @@
 //! POSIX permits threads with stacks of 16 KiB (PTHREAD_STACK_MIN), and a call of the kernel takes almost none of it. Paths and errors take
 //! several kilobytes. So slow calls (opening, removing, attaching) run on this stack.
 //!
-//! All signals are masked meanwhile, except those that an instruction raises. There are three reasons: a handler of the program may need any amount
-//! of stack, may leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread also can't be cancelled, because a
-//! cancellation unwinds the stack.
+//! While a call runs on the library's stack, all signals are masked, except those that an instruction raises. There are three reasons: a handler of
+//! the program may need any amount of stack, may leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread
+//! also can't be cancelled, because a cancellation unwinds the stack.
 //!
 //! Work that waits leaves the stack for the wait, by [`away`]. The thread sleeps on its own stack with its previous mask, and handlers run on that
 //! stack as in any other call. A thread that holds a lock, or has masked signals for another reason, stays on the library's stack.

@@ -16,7 +16,8 @@ use crate::waiters::{self, List, State};
 use std::ops::ControlFlow;
 
 impl Engine {
-    /// Changes the queue's rights or its capacity, and makes all waiters check again. `change` runs under the lock, and may return an error.
+    /// Changes the queue's rights or its capacity, and makes waiters check their permission again. `change` runs under the lock, and may return an
+    /// error.
     ///
     /// Fails with [`Fault::Busy`] if the lock's owner is stopped, because the caller also holds the lock of all names.
     pub fn change<E>(

@@ -103,7 +103,7 @@ impl Engine {
         // In a record, 0 means no time limit.
         let until = until.max(1);
         self.foretell_delay(receiving);
-        // Until the state changes, other processes take this word for the time limit of the lease.
+        // Until the state changes, other processes treat this word as the time limit of the lease.
         record.until.set(until);
         leases::set(record, State::Delayed);
         crash_point!(MSG_DELAYED);

@@ -247,7 +247,7 @@ impl Engine {
         }
     }
 
-    /// Closes the queue if all its producers have died. After a check of the producers, the handle makes no further check for a pause.
+    /// Closes the queue if all its producers have died. After each check of the producers, the handle waits for a while before it checks them again.
     pub(super) fn close_if_left(
         &self,
         receiving: ReceiverHeld<'_>,

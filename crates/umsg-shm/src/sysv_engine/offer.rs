@@ -174,7 +174,7 @@ impl Engine {
     /// Frees the slot of an accepted offer.
     fn clear_away(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         let slot = node.slot.get();
-        // The cell is changed first: a node in this list owns its slot.
+        // The message in the cell ends before the node leaves its list, because a node in this list owns its slot.
         self.segment().cell(slot)?.end();
         self.waiters().remove(receiving, node)?;
         crash_point!(MSG_REAPED);

@@ -33,9 +33,9 @@ const GRANULES: u32 = 8192;
 #[derive(Clone, Copy, Debug)]
 pub struct Successor {
     pub id: i32,
-    /// The turn of the identifier. The sequence number of the identifier is the turn modulo 65,535.
+    /// The turn of the identifier, which grows with each further use of an index. The sequence number of the identifier is the turn modulo 65,535.
     pub turn: u64,
-    /// The bytes that may be queued in the new queue.
+    /// The number of bytes that may be queued in the new queue.
     pub qbytes: u64,
 }
 

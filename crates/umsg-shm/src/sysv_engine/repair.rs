@@ -92,8 +92,8 @@ impl Sum {
     }
 }
 
-/// Notes the slots of leases in the survey. After a death at the crash point MSG_ACKNOWLEDGED, the message of a lease has ended, and its record is
-/// freed here.
+/// Notes the slots of leases in the survey. After a death at the crash point MSG_ACKNOWLEDGED, the message of a lease has ended, and the record of
+/// this lease is freed here.
 fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
     for (_, record) in Leases::of(segment).all() {

@@ -51,7 +51,7 @@ const LOOKS: u32 = 16;
 const GATHER_EACH: u64 = 20;
 /// The longest pause of a stream's receiver, in nanoseconds.
 const GATHER: u64 = 500;
-/// The longest pause of a stream's sender, in nanoseconds. Meanwhile the queue is full, and no thread waits for its messages.
+/// The longest pause of a stream's sender, in nanoseconds. The queue is full during the pause, so no receiver waits for a message of this sender.
 const GATHER_ROOM: u64 = 4_000;
 /// In a ping-pong: the number of waits between two trials of a pause.
 const TRIAL: u32 = 64;

@@ -101,7 +101,7 @@ pub struct Diagnosis {
 pub struct Contents {
     /// The number of queued messages.
     pub messages: u64,
-    /// The bytes of the queued messages; of a ring, the bytes of the payloads.
+    /// The number of bytes in the queued messages; for a ring, in their payloads.
     pub bytes: u64,
     /// The queue's capacity: in messages for a POSIX queue or a ring, in bytes for a System V queue.
     pub capacity: u64,

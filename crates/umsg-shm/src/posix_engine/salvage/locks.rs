@@ -49,7 +49,8 @@ impl<'a> Both<'a> {
     pub(super) fn leave_as_found(self) {
         match self.senders {
             Left::InOrder | Left::Counted => self.sender.give_back(),
-            // If a borrower of the sender lock died, the sender lock may also be lent. The borrower left the receiver lock orphaned.
+            // Either the owner of the sender lock died, or a borrower died and left the sender lock lent. In the second case, the borrower also left
+            // the receiver lock orphaned.
             Left::ByTheDead => self.sender.give_back_broken(),
         }
         leave(self.held, self.receivers);

@@ -36,7 +36,7 @@ impl Cell {
     /// Writes the header of a message that `pid` sends `now`.
     #[inline(always)]
     pub(crate) fn describe(&self, pid: u32, len: usize, key: usize, now: u64) {
-        // The returns of the slot's earlier message are cleared.
+        // The count of returns still belongs to the earlier message in the slot, so it is cleared.
         self.forget();
         self.key.set(key as u64);
         self.len.set(len as u32);
@@ -117,7 +117,7 @@ impl Cell {
         self.sent_at.set(now);
     }
 
-    /// Sets the process id of the first sender, the time of the first send and the returns of a message from a snapshot.
+    /// Sets the process id of the first sender, the time of the first send and the number of returns of a message from a snapshot.
     pub(crate) fn restore(&self, pid: u32, sent_at: u64, returns: u32) {
         self.pid.set(pid);
         self.sent_at.set(sent_at);
@@ -173,7 +173,7 @@ impl Cell {
         self.stored.set(self.stored.get() & !1 | u32::from(stored));
     }
 
-    /// Marks the message as not stored, and clears its returns, so that the slot can take another message.
+    /// Marks the message as not stored, and clears the number of its returns, so that the slot can take another message.
     #[inline(always)]
     pub(crate) fn forget(&self) {
         self.stored.set(0);
@@ -195,8 +195,8 @@ impl Cell {
 const HISTORY: u64 = 1 << 63;
 /// The bit of a key that shows that the message has a trace.
 const TRACE: u64 = 1 << 62;
-/// The bits of a key for the delay with which the message was sent, in units of 2^16 ns. Rings use these bits for the tag, and have no delayed
-/// messages.
+/// The bits of a key that contain the time from the send to the delivery time, in units of 2^16 ns. Rings use these bits for the tag, and have no
+/// delayed messages.
 const DELAY: u64 = !(HISTORY | TRACE) >> DELAY_SHIFT << DELAY_SHIFT;
 /// The position of the lowest bit of [`DELAY`], which is above the priority.
 const DELAY_SHIFT: u32 = 16;

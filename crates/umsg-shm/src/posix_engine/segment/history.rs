@@ -6,9 +6,10 @@
 //! ```
 //!
 //! A bit of the cell shows whether the message has a history ([`Cell::has_history`](super::Cell::has_history)). The bytes of the message are not
-//! changed. The two regions get memory page by page, when a message first needs a page, so a queue without dead letters has no such pages.
+//! changed. The regions `deliveries` and `histories` get memory page by page, when a message first needs a page. So a queue without dead letters has
+//! no such pages.
 //!
-//! Every process that may use the queue can write these words. A reader limits the length of the name and interprets unknown codes as
+//! Every process that may use the queue can write the words of a history. A reader limits the length of the name and interprets unknown codes as
 //! [`Reason::Unknown`]. The name of a queue in a history is not sufficient reason to send a message to that queue: `posix/redrive.rs` in `umsg` lists
 //! the other conditions.
 

@@ -53,7 +53,7 @@ pub struct ReceiverSide {
     pub(super) ticket: Guarded64,
     /// The sequence number of the message that entered the store last.
     pub(super) sequence: Guarded64,
-    /// The bytes of the messages in the store.
+    /// The number of bytes in the messages of the store.
     pub(super) stored_bytes: AtomicU64,
     /// The second level of the priority bitmap.
     pub(super) level1: [Guarded64; LEVEL1],

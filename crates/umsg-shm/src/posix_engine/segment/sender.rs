@@ -95,7 +95,7 @@ impl SenderSide {
     /// Prepares the count of bytes for the batch from ring position `first` on. The caller stamps the gate, the first cell of the batch, afterwards.
     pub(crate) fn prepare_batch_bytes(&self, _: SenderHeld<'_>, first: u64, bytes: u64) {
         let before = self.bytes[first as usize & 1].load(Ordering::Relaxed);
-        // Release: this store precedes the stamp of the gate, because a repair reads it.
+        // Release: this store precedes the stamp of the batch's first message, because a repair reads it.
         self.batch_bytes
             .store(before.wrapping_add(bytes), Ordering::Release);
     }

@@ -18,7 +18,7 @@ pub struct ControlBlock {
     pub(super) messages: AtomicU32,
     /// The sequence number of the last sent message. The store of this word sends a message.
     pub(super) sequence: Guarded64,
-    /// The bytes of the queued messages: msg_cbytes of msgctl(2).
+    /// The number of bytes in the queued messages: msg_cbytes of msgctl(2).
     pub(super) bytes: AtomicU64,
     /// The times of the last send and of the last receive: CLOCK_REALTIME, in seconds since 1970.
     pub(super) sent_at: AtomicU64,
@@ -68,7 +68,7 @@ pub struct Sum {
 pub struct Contents {
     pub queued: Sum,
     pub leased: Sum,
-    /// The bytes that may be queued.
+    /// The number of bytes that may be queued.
     pub capacity: u64,
 }
 

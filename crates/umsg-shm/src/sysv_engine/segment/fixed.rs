@@ -51,7 +51,7 @@ pub struct Header {
     pub damage: Damage,
     /// The inode numbers of the creator's PID namespace and, above 32 bits, its time namespace; 0 for unknown.
     pub(super) home: AtomicU64,
-    /// The turn of the identifier. The sequence number of the identifier is the turn modulo 65,535.
+    /// The turn of the identifier, which grows with each further use of an index. The sequence number of the identifier is the turn modulo 65,535.
     pub(super) turn: AtomicU64,
     /// The last turn that the namespace has noted for the file's index: see `next.rs` of the namespace.
     pub(super) turns: AtomicU64,

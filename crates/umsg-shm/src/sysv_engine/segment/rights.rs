@@ -164,7 +164,7 @@ impl Rights {
         state != generation.live() && is_known(State(state))
     }
 
-    /// Removes the queue by this store. The caller holds the lock.
+    /// Removes the queue by a single store. The caller holds the lock.
     pub(crate) fn remove(&self) {
         // Relaxed: the store publishes no other data. A reader without the lock sees it a moment later.
         self.state.store(REMOVED, Ordering::Relaxed);
