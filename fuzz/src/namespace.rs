@@ -1,4 +1,4 @@
-//! Reads the other files of a namespace's directory.
+//! Writes arbitrary contents into files of a namespace's directory, and makes calls that read these files.
 
 use super::home::Home;
 use super::input::Input;

@@ -38,7 +38,7 @@ struct Work<Q> {
     name: &'static str,
     messages: u32,
     does: fn(&Q),
-    /// Returns whether the killed process may hold a message. The message comes back, and pollers see it, when a process checks the holders.
+    /// True if the killed process may hold a message. The message comes back, and pollers see it, when a process checks the holders.
     leases: bool,
 }
 
@@ -84,7 +84,7 @@ const WORKS: &[Work<Queue>] = &[
     }),
 ];
 
-/// Kills a process that rings, at each point of each work.
+/// Kills a process that rings the doorbell, at each point of each work.
 fn kill_ringers<Q>(works: &[Work<Q>], dies: fn(&str, u32, &Work<Q>) -> bool) {
     let _turn = turn();
     for point in ["BELL_BEGUN", "BELL_RUNG", "BELL_FORETOLD", "BELL_SETTLED"] {
@@ -132,7 +132,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     assert!(before.0 || !readable || work.leases, "{says}, not shown");
     assert!(before.1 || !writable, "{says}, room is not shown");
     if work.leases && !readable {
-        // The first lease of the queue wakes a poller without a helper once.
+        // The first lease of a queue wakes each poller that has no helper thread once, even if there is no message to receive.
         assert!(queue.try_receive(&mut [0; 8]).is_err(), "{says}");
     }
     assert_eq!(
@@ -182,7 +182,7 @@ fn the_first_call_after_a_sender_was_killed_before_it_rang_notifies_the_pollers(
             assert!(left == 0 || set.told().is_some(), "{says}: no event");
             while queue.try_receive(&mut [0; 8]).is_ok() {}
             assert_eq!(polled(descriptor), (false, true), "{says}");
-            // Later senders are not disturbed, and may defer the rings of the doorbell again.
+            // Later senders work as if no sender had died, and may defer the rings of the doorbell again.
             for _ in 0..3 {
                 while set.told().is_some() {}
                 queue.try_send(b"m", 0).unwrap();

@@ -120,9 +120,9 @@ fn no_process_names_a_dead_letter_queue_of_another_user() {
             );
             assert_eq!(refused.unwrap_err().errno(), libc::EPERM);
         }
-        // No label is left.
+        // The refused calls have left no label.
         assert_eq!(labels(place.path()), [""; 0].map(PathBuf::from));
-        // Therefore the stranger writes the label's number into the file.
+        // The library makes no label for this dead-letter queue. So the stranger makes the label, and writes the label's number into the file.
         place.options(0o666).open("/bait").unwrap();
         let file = place.file("/bait");
         symlink("mq/rootonly", label_of(place.path(), &file, 7)).unwrap();

@@ -126,7 +126,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         assert_eq!(done.unwrap().messages, 1);
     };
     expect_in_order_of_time(&place, &queue, redrive, "a redrive");
-    // This step is the last one, because sends take another path from now on.
+    // This step is the last one: once a process polls the queue, sends take another path.
     let _polled = queue.pollable().unwrap();
     order(|queue| queue.try_send(b"young", 5).unwrap(), "polled");
     order(

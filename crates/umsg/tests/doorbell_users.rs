@@ -18,7 +18,7 @@ const OWNER: u32 = 4242;
 const POLLER: u32 = 4243;
 const STRANGER: u32 = 4244;
 
-/// The offset of a word of a POSIX queue's segment: docs/format.md, section 2.
+/// The offsets of words of a POSIX queue's segment, such as `attention`: docs/format.md, section 2.
 const ATTENTION: u64 = 128;
 const WATCHED: u64 = 884;
 const NUMBER: u64 = 1000;

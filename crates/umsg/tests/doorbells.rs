@@ -371,7 +371,7 @@ fn a_poller_that_is_notified_of_a_false_level_repairs_the_doorbell() {
     let (_place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     let descriptor = queue.pollable().unwrap();
     let other = descriptor.try_clone_to_owned().unwrap();
-    // Packets of several lengths, as many as there is room for.
+    // Fills the FIFO with packets of several lengths: the FIFO reports messages that do not exist.
     for (packets, len) in [(1, 1), (1, 4), (3, 100), (4, 1), (1, 4096)] {
         for _ in 0..packets {
             let _ = rustix::io::write(&other, &vec![0; len]);

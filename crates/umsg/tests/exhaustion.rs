@@ -70,7 +70,8 @@ fn check_filled<F: Face>(line: &mut F, sent: u64, length: usize) {
     assert!(!line.is_damaged());
 }
 
-/// With messages in the arena and in the cells: fills a queue until the memory is exhausted, three times, and loses nothing.
+/// Fills a queue until the memory is exhausted, three times with long messages, which need the arena, and three times with messages that fit into the
+/// cells. Fails if a message is lost.
 fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
     for length in [4096, 16] {
         let mut line = F::make(namespace).unwrap();
@@ -183,7 +184,7 @@ fn a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind<F:
                 let user = rustix::process::geteuid().as_raw();
                 let _ = std::fs::remove_dir_all(place.join(format!("own/{user}")));
                 assert_eq!(entries(place), before);
-                // The count of changes stays, too.
+                // The file with the count of changes stays.
                 let counts = u64::from(place.join(".changes").exists());
                 assert_eq!(
                     left(place).1 + lives(place) + counts,
@@ -454,7 +455,7 @@ fn a_lease_for_which_there_is_no_memory_leaves_its_message_in_the_queue() {
             queue.try_send(&number.to_le_bytes(), 0).unwrap();
         }
         let ballast = Ballast::new(place, ROOM);
-        // The records of the first page exist from the start.
+        // The lease records of the first page exist from the start.
         let mut leases = Vec::new();
         let error = loop {
             match queue.try_receive_lease() {

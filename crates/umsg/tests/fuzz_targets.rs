@@ -1,5 +1,5 @@
-//! The fuzz targets, each for a second: so the targets still build, and their checks still hold.
-//! `cargo xtask fuzz` runs them with a fuzzer.
+//! Runs each fuzz target for a second. This shows that the targets still build, and that their checks still hold. `cargo xtask fuzz` runs them with a
+//! fuzzer.
 
 #[path = "../../../fuzz/src/lib.rs"]
 #[allow(dead_code, reason = "the fuzzers use all of it")]

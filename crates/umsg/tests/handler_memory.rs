@@ -1,5 +1,5 @@
-//! Calls that a signal handler may make touch no memory of malloc. The handler may have interrupted malloc, and then its own
-//! thread holds malloc's lock. A thread that waits for itself while it holds a queue's lock stops all users of the queue.
+//! The calls that are permitted in a signal handler touch no memory of malloc. The handler may have interrupted malloc, and then its own thread holds
+//! malloc's lock. A thread that waits for itself while it holds a queue's lock stops all users of the queue.
 
 mod chaos;
 #[path = "support/counting.rs"]
@@ -101,7 +101,7 @@ fn the_first_lease_of_a_process_takes_no_memory() {
     let (queue, sysv_queue) = (place.create("/q", 4, 8), place.create_sysv(7));
     queue.send(b"x", 0).unwrap();
     sysv_queue.try_send(1, b"x").unwrap();
-    // The call also sweeps messages that dead processes held.
+    // A dead process holds a message. The tested call also takes this message back.
     by_the_dead(|| std::mem::forget(queue.try_receive_lease().unwrap()));
     for is_sysv in [false, true] {
         let mut child = Child::run(|| {
@@ -115,7 +115,7 @@ fn the_first_lease_of_a_process_takes_no_memory() {
     }
 }
 
-/// The call asks for the namespace's limit of bytes when memory comes into use.
+/// A send asks for the namespace's limit of bytes when memory comes into use.
 #[test]
 fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
     let place = Place::new();

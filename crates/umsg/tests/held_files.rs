@@ -28,7 +28,7 @@ const STRANGER: u32 = 4244;
 const LONG: Duration = Duration::from_secs(60);
 const KEY: i32 = 7;
 
-/// The offset of a word of a POSIX queue's segment: docs/format.md, section 2.
+/// The offsets of words of a POSIX queue's segment, such as `attention`: docs/format.md, section 2.
 const ATTENTION: u64 = 128;
 const WATCHED: u64 = 884;
 const NUMBER: u64 = 1000;

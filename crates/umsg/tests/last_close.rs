@@ -126,7 +126,7 @@ fn a_forked_child_that_has_closed_a_queue_which_its_parent_polls_does_not_keep_i
     let place = Place::in_turn();
     let told = Shared::<Told>::new();
     let first = create(&place);
-    // Other users may open the queue's file, so a thread passes on their sends and receives.
+    // Other users may open the queue's file, so a thread of the library passes their sends and receives on to this process's pollers.
     let everybodys = Permissions::from_mode(0o666);
     std::fs::set_permissions(place.path().join("mq/q/queue"), everybodys).unwrap();
     let mut queue = Some(open(&place).unwrap());

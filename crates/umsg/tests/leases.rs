@@ -15,7 +15,7 @@ use umsg::QueueError;
 use umsg::posix::{Lease, LeaseError, Queue, ReceiveError, Reservation, SendError, Until, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
-/// The number of lease records that fit into their page of a new queue.
+/// The number of lease records in the page of a new queue that holds such records.
 const RECORDS: u8 = 85;
 
 fn counts(queue: &Queue) -> (usize, usize, usize) {
@@ -278,7 +278,7 @@ fn a_lease_that_finds_no_memory_leaves_the_message() {
     place.namespace.set_limits(&limits).unwrap();
     // The library remembers for a tenth of a second that there was no limit.
     std::thread::sleep(Duration::from_millis(150));
-    // A new queue has a page of records.
+    // A new queue has one page of lease records.
     let leases: Vec<_> = (0..RECORDS)
         .map(|_| queue.try_receive_lease().unwrap())
         .collect();
@@ -358,7 +358,7 @@ fn memory_for_the_records_is_counted() {
     }
     let before = queue.status().memory;
     let leases: Vec<_> = (0..1000).map(|_| queue.try_receive_lease()).collect();
-    // The records of the first page existed before these leases.
+    // The lease records of the first page existed before these leases.
     assert!(queue.status().memory >= before + (1000 - u64::from(RECORDS)) * 48);
     drop(leases);
 }
@@ -484,7 +484,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     queue.try_send(b"job", 0).unwrap();
     for _ in 0..300 {
         let now = queue.attributes();
-        // If the holder gets no CPU time, its offer goes back after a slice.
+        // If the holder gets no CPU time, the message that was offered to it goes back to the queue after a slice.
         assert_eq!(now.messages + now.leased, 1);
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -1,4 +1,5 @@
-//! The events of messages: which a queue notes, where they go with a message, and which remain after a death.
+//! The events of messages: which events a queue records, how they stay with a message that moves to another queue, and which of them remain after a
+//! death.
 
 mod support;
 

@@ -267,7 +267,7 @@ fn a_registration_is_not_a_forked_childs() {
     let mut awaited = Some(queue.notify_waiter().unwrap());
     let mut registration = Some(other.notify(how).unwrap());
     let mut child = Child::run(|| {
-        // The values are taken in the child's memory only.
+        // `take` changes only the child's copies of the two variables.
         let (mut awaited, registration) = (awaited.take().unwrap(), registration.take().unwrap());
         assert_eq!(awaited.try_wait(), Err(NotifyError::Gone));
         assert!(!registration.is_armed());
@@ -406,7 +406,8 @@ fn a_sender_waits_for_only_one_process_that_does_not_raise_its_signal() {
         begun.elapsed()
     };
     let first = hold_up();
-    // A wait that follows soon may belong to the same call, so it is shorter. On a busy machine, too much time may pass between two waits.
+    // All waits of one call share one limit. The library takes waits that follow each other soon for waits of one call, so the later waits are
+    // shorter. On a busy machine, too much time may pass between two waits.
     let later = [(); 5].map(|()| hold_up());
     assert!(
         later.iter().any(|time| *time < first / 2),

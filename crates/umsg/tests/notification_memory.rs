@@ -22,7 +22,7 @@ fn a_send_that_raises_its_own_processs_signal_takes_and_frees_no_memory() {
         queue.try_receive(&mut [0; 8]).unwrap();
         drop(registration);
     }
-    // A thread of the library frees the rest, including the queue's mapping.
+    // The sends must not free memory. A thread of the library frees it later, and unmaps the queue.
     let path = place.path().join("mq/q");
     drop(queue);
     let is_unmapped = || {

@@ -1,5 +1,5 @@
-//! Queues in event loops. After the same calls, poll(2) and epoll(7) give the same events for a queue's doorbell as for the
-//! kernel's queue, regardless of the queue's maker.
+//! Queues in event loops. After the same calls, poll(2) and epoll(7) give the same events for the doorbell of umsg's queue as for a queue of the
+//! kernel.
 
 mod support;
 

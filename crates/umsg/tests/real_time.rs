@@ -143,7 +143,7 @@ fn beside_an_owner(case: &Case, judge: impl FnOnce(&Place, &mut Child)) {
     owner.expect(Exit::Code(0), case.name);
 }
 
-/// A thread of each priority calls, and the owner gets the priority. Then `end` continues or kills the owner.
+/// A thread of each priority calls, and the owner gets the priority. Then `end` lets the owner continue, or kills the owner.
 fn lends(case: &Case, place: &Place, owner: &mut Child, priorities: &[i32], end: fn(&mut Child)) {
     std::thread::scope(|scope| {
         for &priority in priorities {

@@ -18,7 +18,7 @@ const MESSAGES: u32 = 5;
 const SIZE: u32 = 64;
 const NAME: &str = "/q";
 
-/// A place whose record of limits is known without reading it: it has not changed for some ticks of the clock.
+/// A place whose record of limits was not changed for some ticks of the clock. The library does not read such a record again.
 fn settled() -> Place {
     let place = Place::in_turn();
     settle();

@@ -327,7 +327,7 @@ fn leased_messages_are_in_a_snapshot_once_they_came_back() {
 fn a_snapshot_of_more_messages_than_its_queue_may_hold_makes_one_that_holds_them() {
     let place = Place::new();
     let mut written = sample();
-    // One of the snapshot's messages was sent in 1970.
+    // One of the snapshot's messages was sent in 1970, so a time to live would make it expire.
     written.time_to_live = 0;
     written.max_messages = 2;
     let snapshot = Snapshot::read(&mut &written.bytes()[..]).unwrap();

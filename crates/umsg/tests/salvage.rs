@@ -31,7 +31,7 @@ const KEY: i32 = 0x77;
 /// The offset of the cells of a queue of 50 messages of 400 bytes, and of the lock of the senders' side: docs/format.md.
 const CELLS: u64 = 794_624;
 const SENDER_LOCK: u64 = 512;
-/// The offset of the links of stored messages in the file of such a queue, and the number of bytes of these links.
+/// In the file of a queue of 50 messages of 400 bytes: the offset of the links of stored messages, and the number of bytes of these links.
 const LINKS: (u64, u64) = (569_344, 20_480);
 /// An offset and bytes that make the count of stored messages wrong.
 const SCRIBBLE: (u64, &[u8]) = (816, &[99]);

@@ -54,7 +54,7 @@ trait Kind {
     fn file(&self) -> PathBuf;
     fn repair(&self) -> Repaired;
     fn diagnose(&self) -> Diagnosis;
-    /// Opens the queue, and sends "more". Returns whether the message was sent. The call must return, with any error.
+    /// Opens the queue, and sends "more". Returns whether the message was sent. The call may fail with any error, but it must return.
     fn send(&self) -> bool;
     /// Sends "more" through the earlier handle, as [`send`](Self::send) does through a new one.
     fn send_as_before(&self) -> bool;

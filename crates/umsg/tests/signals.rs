@@ -177,7 +177,7 @@ fn signal_until(thread: &AtomicI32, signal: i32, condition: impl Fn() -> bool) {
     }
 }
 
-/// A call that spins makes no system call that could report the handler to it.
+/// A call that spins makes no system call that could return EINTR after the handler.
 #[test]
 fn a_handler_ends_a_call_that_spins_unless_the_call_is_to_be_restarted() {
     let place = Place::new();

@@ -52,7 +52,7 @@ fn checked_in() -> Vec<u8> {
     digits(include_str!("data/snapshot-1.0.hex"))
 }
 
-/// Returns a file of hexadecimal digits, in lines.
+/// Returns the bytes of a file that is written as lines of hexadecimal digits.
 fn digits(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits
@@ -479,7 +479,7 @@ fn plain(messages: &[Peeked]) -> Vec<(Vec<u8>, u32)> {
     plain.map(|m| (m.data.clone(), m.priority)).collect()
 }
 
-/// Returns the messages of a queue, without their ids: only this queue has these ids.
+/// Returns the messages of a queue, without their ids, which differ between queues.
 fn unnumbered(queue: &Queue) -> Vec<Peeked> {
     let mut messages = queue.messages(usize::MAX).unwrap();
     messages.iter_mut().for_each(|message| message.id = None);

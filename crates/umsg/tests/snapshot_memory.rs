@@ -49,7 +49,7 @@ fn largest(bytes: &[u8]) -> (usize, Result<Snapshot, SnapshotError>) {
     (LARGEST.get(), snapshot)
 }
 
-/// Room for the following bytes, and at most twice the bytes that were read, as a vector grows.
+/// The number of bytes for which the reader may make room before it has read them. A vector that grows takes at most twice the bytes that were read.
 const STEP: usize = 64 << 10;
 
 #[test]

@@ -75,7 +75,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     queue.try_send(1, b"job").unwrap();
     for _ in 0..300 {
         let now = queue.status().unwrap();
-        // If the holder gets no CPU time, its offer goes back after a slice.
+        // If the holder gets no CPU time, the message that was offered to it goes back to the queue after a slice.
         assert_eq!(now.entry.messages + now.leased, 1);
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -388,7 +388,8 @@ fn a_queue_that_is_given_away_is_its_new_owners_and_its_creators() {
                     ROOT.does(|| {
                         Kernel.remove(id);
                         Ours(&place.namespace).remove(id);
-                        // If a creator or owner does not own the names, its removal leaves them, and they occupy the key.
+                        // If the creator or the owner that removed the queue does not own the names in this directory, the names stay, and occupy the
+                        // key.
                         for name in fs::read_dir(place.path().join("msg")).unwrap() {
                             fs::remove_file(name.unwrap().path()).unwrap();
                         }

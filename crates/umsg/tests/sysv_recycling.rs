@@ -60,7 +60,8 @@ fn remove(id: i32) -> bool {
     kept
 }
 
-/// Removes a queue, after which the process keeps segments. Returns a queue whose segment it may keep.
+/// Creates and removes a queue; from then on, the process keeps the segments of queues that it removes. Creates another queue, and returns its
+/// identifier.
 fn warm_up(key: i32) -> i32 {
     remove(get(key));
     get(key)

@@ -239,7 +239,7 @@ fn queues_are_made_up_to_the_namespaces_limit_and_as_it_says() {
         (queues[0].msgmax(), queues[0].entry().unwrap().qbytes),
         (100, 150)
     );
-    // The existing queues keep their values.
+    // The existing queues keep the limits with which they were created.
     place.namespace.set_limits(&Limits::default()).unwrap();
     assert_eq!(
         (queues[0].msgmax(), queues[0].entry().unwrap().qbytes),
@@ -349,7 +349,7 @@ fn foreign_files_among_the_queues_are_no_queues_and_block_no_process() {
     let private: Vec<i32> = (0..3)
         .map(|_| make(namespace, PRIVATE).unwrap().id() % 32_768)
         .collect();
-    // A directory has the name of the key symlink of index 6.
+    // Index 6 is left out, because a directory has the name of its key symlink.
     assert_eq!(private, [7, 8, 9]);
     assert_eq!(sysv::totals(namespace).unwrap().queues, 4);
     for entry in sysv::list(namespace).unwrap() {
@@ -486,7 +486,7 @@ fn a_damaged_or_foreign_header_is_reported_and_not_believed() {
         let listed = sysv::list(&place.namespace).unwrap();
         let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
         assert_eq!(known, [(KEY, false)], "byte {at}");
-        // The index of the queue stays occupied, too.
+        // The index of the queue stays occupied as well: the next creation does not get it.
         fs::write(last(&place), next).unwrap();
         let own = make(&place.namespace, KEY + 1).unwrap();
         assert!(own.id() % 32_768 != 0 && at_index(0));

@@ -182,7 +182,8 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
                 assert!(keys(&place).is_empty(), "{point}");
                 let again = sysv::remove(&place.namespace, 0).unwrap_err();
                 assert_eq!(again.errno(), libc::EINVAL, "{point}");
-                // If the key symlink of the key is still there, it belongs to the victim.
+                // A remover that dies at MSG_REMOVED leaves the key symlink, which belongs to the victim, so a stranger can't create a queue of the
+                // key.
                 let key_is_taken = (next, *point, key) == (STRANGER, "MSG_REMOVED", KEY);
                 as_user(next, point, || {
                     for _ in 0..ROUND {

@@ -77,13 +77,14 @@ fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter(move |(file, test)| is_name(file) && is_name(test))
 }
 
-/// Returns whether there is a test of this name that is run: a function, or a line of a list of which a macro makes functions.
+/// Returns whether there is a test of this name that is run: a function, or a line in a list from which a macro makes test functions.
 fn has(text: &str, test: &str) -> bool {
     let is_listed = |line: &str| line.trim().trim_end_matches(',') == test;
     text.lines().any(is_listed) || has_function(text, test)
 }
 
-/// Cases of the conformance tests have no attribute.
+/// Returns whether a text has a function of this name that is not ignored. `#[test]` is not required, because cases of the conformance tests have no
+/// attribute.
 fn has_function(text: &str, test: &str) -> bool {
     let function = format!("fn {test}(");
     let mut found = text.match_indices(&function);

@@ -38,7 +38,7 @@ impl Face {
     }
 }
 
-/// The duration and the seed.
+/// The requested duration and seed of a soak.
 pub struct Wish {
     seconds: u64,
     seed: Option<u64>,

@@ -68,7 +68,7 @@ class _Log:
         """Starts the thread again: a forked child has only the thread that called fork."""
         self.lock = threading.Lock()
         self.thread = None
-        # The call is needed without a log, too: a handler that has ended the log may fork.
+        # The call is needed even if the log has ended: a handler may end the log and then fork.
         turn = _umsg._begin_log_in_child()
         if self.logger is not None:
             self.start(turn)

@@ -31,7 +31,7 @@ pub struct Message {
     pub sender: AtomicU8,
     /// 1 if the message was in the buffer of a receiver that died during the receive: it may be lost with the receiver.
     pub in_dead_hands: AtomicU8,
-    /// The number of messages of the same batch that have the next numbers.
+    /// The number of messages of the same batch that follow this message.
     pub more: AtomicU8,
     /// The position of the sending process among the processes that have had its role.
     pub life: AtomicU32,
@@ -48,7 +48,7 @@ pub struct Message {
 /// The record of one process or thread.
 #[repr(C)]
 pub struct Role {
-    /// The number of messages that the current receives may take; 0 outside of receives.
+    /// The number of messages that the receive in progress may take; 0 outside of a receive.
     pub receiving: AtomicU32,
     /// While the process sends several messages at once: their total size, in the unit of the queue's capacity; otherwise 0.
     pub wants: AtomicU64,
@@ -73,7 +73,7 @@ pub struct Role {
 /// The record of all senders, or of all receivers.
 #[repr(C)]
 pub struct Kind {
-    /// The crash points that these processes have passed, one bit each.
+    /// The crash points that the senders, or the receivers, have passed: one bit for each point.
     pub passed: [AtomicU64; POINTS.len().div_ceil(64)],
 }
 
@@ -395,7 +395,8 @@ impl Journal {
         wanted.max().unwrap_or(0).max(one)
     }
 
-    /// Returns the number of received messages of a role's send that did not return, and the number of all its messages.
+    /// Counts the messages of the role's sends that have not returned. Returns the number of these messages that were received, and the number of all
+    /// of them.
     pub fn unfinished(&self, role: usize) -> (usize, usize) {
         let begun = || {
             self.messages()
@@ -502,7 +503,7 @@ pub fn read_pattern(bytes: &[u8]) -> Option<u32> {
         .then_some(number)
 }
 
-/// The work of a process: a queue, and the record of the calls on the queue.
+/// The queue that a process uses, and the journal in which the process records its calls.
 pub struct Part<'a, Q> {
     pub queue: &'a Q,
     pub journal: &'a Journal,

@@ -27,7 +27,7 @@ pub const STALL: Duration = Duration::from_secs(1);
 /// The limit on every wait: no step of these tests takes as long.
 pub const STUCK: Duration = Duration::from_secs(10);
 
-/// The number of kills of a victim at a point, within `PATIENCE`, but at least `LEAST`.
+/// The usual number of kills of a victim at a point. After `PATIENCE`, no further kill begins, but there are at least `LEAST` kills.
 const ROUNDS: u32 = 20;
 const LEAST: u32 = 3;
 const MOST: u32 = 60;
@@ -94,7 +94,7 @@ impl std::fmt::Display for Repairer<'_> {
     }
 }
 
-/// Writes into a queue's file, at this offset, that a process has found corruption.
+/// Writes the mark of corruption into a queue's file at this offset, as a process does that finds corruption.
 pub fn note_damage(file: &Path, offset: u64) {
     let file = File::options().write(true).open(file);
     let file = file.expect("the queue's file");

@@ -32,7 +32,7 @@ impl Stage<'_> {
     pub(super) fn judge(&self, death: &Death, what: &str) {
         // Repairs the senders' side, if its lock is orphaned.
         let _ = self.worker(OBSERVER).send(How::Try, 0, 4);
-        // The attributes show a message that was offered to a waiting lease as leased, until a call takes the offer back.
+        // A message that was offered to a receiver that waits for a lease counts as leased in the attributes, until a call takes the offer back.
         let is_offered = self.blocked().1 != 0;
         if is_offered {
             self.take_offers_back(what);

@@ -11,7 +11,7 @@ const HANDING_OVER: &[&str] = crash_points![
     SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED SERVE_NOTED SERVE_OFFERED SERVE_TAKEN
 ];
 
-/// The points of a message that was written in place.
+/// The points of a call that sends a message written in place.
 const COMMITTING: &[&str] = crash_points![
     COMMIT_MARKED COMMIT_ENDED SERVE_NOTED SERVE_OFFERED SERVE_TAKEN
 ];

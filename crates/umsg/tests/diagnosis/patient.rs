@@ -27,7 +27,7 @@ pub struct Patient {
     pub ring: Option<Ring>,
 }
 
-/// Calls the function of this name of the patient's kind.
+/// Calls the function of this name for the patient's kind of queue.
 macro_rules! of_kind {
     ($patient:ident, $function:ident, $what:literal) => {{
         let namespace = &$patient.place.namespace;

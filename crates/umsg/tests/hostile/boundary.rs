@@ -199,7 +199,7 @@ type IsSet = fn(&Place) -> bool;
 /// Prepares a new queue before the cases, in a separate process that is killed in the middle.
 type Stage = fn(&Place);
 
-/// A place for each process that tries its part of the cases.
+/// A run over the cases of one kind of queue. Each process tries its part of the cases in a place of its own.
 struct Trial<'a> {
     face: &'a dyn Face,
     stage: Option<(Stage, IsSet)>,
@@ -268,7 +268,7 @@ impl Trial<'_> {
         }
     }
 
-    /// If a call has waited too long for a lock, undoes the case, because only the case holds this lock.
+    /// If a call has waited too long for a lock, undoes the case. No process holds this lock: the case wrote its owner.
     fn let_go(&self, role: usize, taken: Duration) {
         if taken > HELD
             && let Some(file) = self.face.file(&self.places[role])

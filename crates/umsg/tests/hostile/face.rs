@@ -125,7 +125,7 @@ impl<'a, Q> Victim<'a, Q> {
     }
 }
 
-/// Returns a length: mostly a short one, sometimes any length.
+/// Returns the length of a message: mostly a short one, sometimes any length.
 pub fn len(random: &mut Random) -> usize {
     match random.below(3) {
         0 => random.below(SIZE as u64 + 1) as usize,
@@ -179,7 +179,7 @@ pub fn check_batch(room: &[u8], lens: impl Iterator<Item = usize>) {
     assert!(lens.iter().sum::<usize>() <= room.len(), "{lens:?}");
 }
 
-/// Reads a lease of either kind of queue, and ends it in a random way.
+/// Reads the message of a lease, from a POSIX or a System V queue, and ends the lease in a random way.
 #[macro_export]
 macro_rules! end_lease {
     ($lease:ident, $watch:ident, $random:ident) => {

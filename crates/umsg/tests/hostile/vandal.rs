@@ -62,7 +62,7 @@ impl<'a> Vandal<'a> {
         }
     }
 
-    /// Attacks until the record tells it to end.
+    /// Attacks until the supervisor orders the end.
     pub fn rage(&mut self) {
         // The rate lies between an occasional word and as many words as the machine can write.
         let pause = [0, 20, 200, 2000][self.random.below(4) as usize];
@@ -137,7 +137,7 @@ impl<'a> Vandal<'a> {
             2 => bytes
                 .iter_mut()
                 .for_each(|byte| *byte = self.random.next() as u8),
-            // The bytes come from another page of the same file.
+            // Overwrites a page with bytes from another page of the same file.
             _ => {
                 let other = self.place() / PAGE * PAGE;
                 let read = self.file.read_at(&mut bytes, other as u64);

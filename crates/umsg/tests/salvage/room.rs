@@ -5,8 +5,8 @@ use umsg::QueueError;
 
 #[test]
 fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_call() {
-    // The dead are: a receiver that had taken a slot, a sender that had not counted its message, and a sender that had borrowed the other lock
-    // and a slot.
+    // The process that dies is a receiver that has taken a slot, a sender that has not counted its message, or a sender that holds both locks and has
+    // taken a slot.
     for (point, died) in [
         ("RECEIVE_UNSTORED", [false, true]),
         ("SEND_PUBLISHED", [true, false]),

@@ -53,7 +53,7 @@ calls! {
     unlinkat: SYS_unlinkat,
 }
 
-// The calls that every program needs. On x86_64 libc makes the older ones of some calls.
+// The calls that every program needs. On x86_64, libc makes the older variants of some calls.
 #[cfg(target_arch = "x86_64")]
 calls! {
     OLDER =

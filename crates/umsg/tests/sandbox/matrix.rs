@@ -18,18 +18,18 @@ const UNNAMED: i32 = 4;
 
 /// Errors that name the missing permission, not the call.
 const OTHER_WORDS: &[(&str, &str)] = &[
-    // If the system does not permit an unlink, the library reports a queue of another user.
+    // If the kernel refuses an unlink, the library's error says that the queue belongs to another user.
     ("unlinkat", "owner or root can unlink"),
     ("unlinkat", "can't create or remove files"),
-    // A directory is opened and read in one step.
+    // One function of the library opens and reads a directory. Its errors name only the open.
     ("getdents64", "open failed on"),
     ("getdents64", "can't search"),
     // The errors of fchmodat name the call chmod.
     ("fchmodat", "chmod failed on"),
     ("pread64", "read failed on"),
-    // A record is written and given its mode in one step.
+    // One function writes a record and sets the file's mode. Its errors name only the write.
     ("fchmod", "write failed on"),
-    // A ring's socket is made, bound and given its mode in one step.
+    // One function makes a ring's socket, binds it and sets its mode. Its errors name only the bind.
     ("socket", "bind"),
     ("fchmodat", "bind"),
     (

@@ -223,7 +223,7 @@ fn a_sender_that_sees_no_namespace_any_more_ends_no_watch() {
         0
     });
     expect_well(&mut child);
-    // A sender that sees the namespace also notifies pollers of the earlier message.
+    // A sender that sees the namespace notifies the poller, which then learns of the first message as well.
     let mut child = Child::run(|| {
         open(&namespace, "/there").send(b"2", 0).unwrap();
         0

@@ -1,4 +1,5 @@
-//! Systems without pages that are wiped on fork: the values that are kept with the process's id.
+//! Systems without pages that are wiped on fork. There, the library keeps the process's id beside a cached value, so that a forked child does not use
+//! its parent's value.
 
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;

@@ -14,7 +14,7 @@ static RUNS: AtomicU32 = AtomicU32::new(0);
 /// The result of the trapped call.
 static ANSWER: AtomicI64 = AtomicI64::new(0);
 
-/// From now on a system call of this thread fails with SIGSYS.
+/// From now on, this system call raises SIGSYS in the calling thread.
 fn trap(call: libc::c_long) {
     act_on(&[call], libc::SECCOMP_RET_TRAP);
 }

@@ -205,7 +205,7 @@ impl Kind for Posix {
     fn lacks(status: &Status, journal: &Journal) -> (bool, bool) {
         let held = &status.attributes;
         let taken = held.messages + held.reserved + held.leased + held.delayed;
-        // A batch may wait for more room than the queue has, and other senders may wait after the batch.
+        // A batch may wait for more room than the queue has free, and other senders may wait after the batch.
         let is_full = taken + journal.most_wanted(1) as usize > held.max_messages;
         (is_full, held.messages == 0)
     }

@@ -57,9 +57,9 @@ pub trait Kind: Sync + Sized {
     /// Sends messages for waiting receivers of all selections, dead receivers included.
     fn offer_to_all(worker: &mut Self::Worker<'_>);
 
-    /// Sends without a record and without memory from malloc.
+    /// Sends without a record in the journal, and without memory from malloc.
     fn try_send(queue: &Self::Queue, label: u16, bytes: &[u8]) -> bool;
-    /// Receives without a record and without memory from malloc. Returns the message's length and label.
+    /// Receives without a record in the journal, and without memory from malloc. Returns the message's length and label.
     fn try_receive(
         queue: &Self::Queue,
         random: Option<&mut Random>,
@@ -238,7 +238,7 @@ impl<K: Kind> Work for Soak<K> {
     fn end(self, leaks: Leaks, what: &str) {
         // A process that begins to poll removes the doorbells that no process polls any more.
         K::pollable(&self.queue);
-        // If the process has found an existing doorbell, it has made none and removed none: the sweep removes them.
+        // If a doorbell already existed, this process has not made one, and so has removed none. Then the sweep removes the unused doorbells.
         self.place.namespace.sweep().expect("the namespace");
         let directory = K::remove(self.queue, &self.place);
         drop(self.journal);

@@ -30,7 +30,7 @@ const NAME: &str = "/soak";
 /// The maximum number of messages in a batch.
 const BATCH: u64 = 16;
 
-/// The observations of all owners together.
+/// The counts of all processes of the soak.
 struct Account {
     received: AtomicU64,
     sent: AtomicU64,
@@ -49,7 +49,7 @@ struct Soak {
     account: Shared<Account>,
 }
 
-/// A ring as the handlers of a process use it: the next number of their messages, and whether a handler is using the ring.
+/// The sender of a process, the number of the next message of the process's handlers, and whether a handler is using the sender.
 struct ForHandlers {
     sender: Option<Sender>,
     next: AtomicU64,
@@ -279,7 +279,7 @@ impl Work for Soak {
     }
 
     fn descriptors(&self, role: usize) -> usize {
-        // A message names its passed descriptors. The owner keeps each descriptor until it has received this message.
+        // The owner keeps each passed descriptor until it has received the message that names the descriptor.
         if role < SENDERS { 64 } else { 1100 }
     }
 

@@ -210,7 +210,7 @@ impl Kind for SystemV {
     }
 
     fn lacks(status: &Status, journal: &Journal) -> (bool, bool) {
-        // A batch may wait for more room than the queue has, and other senders may wait after the batch.
+        // A batch may wait for more room than the queue has free, and other senders may wait after the batch.
         let largest = journal.most_wanted(SIZE as u64);
         let taken = status.entry.bytes + status.leased_bytes;
         let is_full = taken + largest > status.entry.qbytes;

@@ -17,7 +17,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// Returns the current calls of a process's threads, and of its children. Source: proc(5).
+/// Returns the current system calls of a process's threads, and of the process's children. Source: proc(5).
 fn portrait(pid: libc::pid_t) -> String {
     let mut text = String::new();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -79,7 +79,8 @@ impl Child {
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork");
         if leads {
-            // SAFETY: this process, or its own child. Both make the call, because either may be first.
+            // SAFETY: the call moves this process's own child, or the child itself, into a process group. Both processes make the call, because
+            // either may be first.
             unsafe { libc::setpgid(pid, pid) };
         }
         if pid == 0 {
@@ -100,7 +101,7 @@ impl Child {
         self.pid
     }
 
-    /// Returns the current calls of the child and its children, for the report about a stuck child.
+    /// Returns the current system calls of the child and its children, for the report about a stuck child.
     pub fn portrait(&self) -> String {
         portrait(self.pid)
     }

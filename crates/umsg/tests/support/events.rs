@@ -33,7 +33,7 @@ pub fn is_ready_within(time: Duration, descriptor: BorrowedFd<'_>, what: PollFla
     entries[0].revents().intersects(what)
 }
 
-/// Returns the flags of poll(2) for a queue.
+/// Converts the flags of poll(2) to the readiness of a queue.
 pub fn readiness_of(flags: PollFlags) -> Readiness {
     Readiness {
         readable: flags.contains(PollFlags::IN),

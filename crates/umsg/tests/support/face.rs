@@ -7,7 +7,7 @@ use umsg::{Namespace, posix, sysv};
 /// The maximum number of messages that a [`Face`] holds, if there is memory for them.
 const MOST: u32 = 100_000;
 
-/// The error of a program: the error number and the text.
+/// An error as a program sees it: the error number and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub errno: i32,
@@ -53,14 +53,14 @@ told!(
 /// A queue or ring of messages of up to 4,096 bytes.
 pub trait Face: Sized {
     const NAME: &'static str;
-    /// The error of a send for lack of space: msgsnd(2) has no ENOSPC.
+    /// The error number of a send that fails for lack of space. It differs, because msgsnd(2) has no ENOSPC.
     const NO_SPACE: i32;
     /// The number of groups of messages. The last group is received first; messages of a group are received in the order of their sends.
     const GROUPS: u64;
 
     fn make(namespace: &Namespace) -> Result<Self, Told>;
 
-    /// Does the same as [`make`](Self::make), with room for this number of messages, or this number of bytes.
+    /// Does the same as [`make`](Self::make), with room for `messages` messages, or in a System V queue for `messages` bytes.
     fn make_small(namespace: &Namespace, messages: u32) -> Result<Self, Told>;
 
     /// Sends a message of a group if there is room for it.

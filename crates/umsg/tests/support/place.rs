@@ -54,7 +54,7 @@ impl Place {
         names.collect()
     }
 
-    /// Fails unless no poll FIFO is left, once no process polls any more.
+    /// Fails if a poll FIFO is left. To be called when no process polls any more.
     pub fn expect_no_poll_fifos(&self, what: &str) {
         let fifos = self.poll_fifos();
         assert!(fifos.is_empty(), "{what}: left: {fifos:?}");

@@ -26,7 +26,7 @@ pub fn sums(place: &Place) -> (u32, u64, u64) {
     (queues, messages, bytes)
 }
 
-/// Runs a case in a process of its own, with one thread, because a process keeps only one scan.
+/// Runs a case in a process of its own, with one thread, because a process keeps the results of only one scan.
 pub fn alone(case: impl FnOnce(&Place)) {
     let place = Place::new();
     let mut child = Child::run(|| {

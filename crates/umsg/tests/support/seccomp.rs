@@ -1,6 +1,6 @@
 //! Filters of system calls (seccomp), by which some calls of a test's own processes and threads fail or kill.
 
-/// The subject of a filter: a system call, or only its uses with this 32-bit value as the argument of this index.
+/// A system call to which a filter applies. With `argument`, an index and a 32-bit value, the filter applies only if that argument has the value.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub number: libc::c_long,
@@ -76,7 +76,7 @@ pub fn program(calls: &[Call], action: u32) -> Vec<libc::sock_filter> {
     };
     let mut filter = vec![];
     for call in calls {
-        // The number of the call comes first.
+        // The number of the system call is the first field of `struct seccomp_data`.
         filter.push(load(0));
         if let Some((index, value)) = call.argument {
             filter.push(skip_unless(call.number as u32, 3));

@@ -8,7 +8,7 @@ pub struct Shared<T> {
     place: *mut T,
 }
 
-/// Types made of atomics, for which zeroes are a value.
+/// Types made of atomics, for which all zeroes are a valid value.
 ///
 /// # Safety
 /// All zeroes must be a valid value, and the type must be Sync by being made of atomics only.

@@ -124,7 +124,7 @@ pub fn status(queue: &Queue) -> umsg::sysv::Status {
     queue.status().expect("a status")
 }
 
-/// Makes a change that keeps all values.
+/// Changes the queue's properties to the values that they already have.
 pub fn change(queue: &Queue) {
     let qbytes = Some(QBYTES as u64);
     let change = Change {

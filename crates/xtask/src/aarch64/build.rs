@@ -232,7 +232,8 @@ impl Artefact {
 /// Returns the commands that build the crates: their libraries, their programs and the selected integration tests; then the unit tests, if any are
 /// selected.
 ///
-/// The first builds the drop-in and the C library together with tests. So the engines get the same features for all of these, and are built once.
+/// The first command builds the drop-in and the C library together with the tests. So the engines get the same features for all of these, and are
+/// built once.
 fn commands(workspace: &Workspace, selection: &Selection) -> Vec<Command> {
     let mut names = BTreeSet::new();
     let mut build = cargo(workspace, &["build", "--lib", "--bins"]);

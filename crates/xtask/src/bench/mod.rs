@@ -149,7 +149,7 @@ fn lines(drops: &[Dropped]) -> String {
     lines.join("\n")
 }
 
-/// Returns the figures of a short run of the watched rows.
+/// Returns the figures of a short run of the rows that `bench-check` compares.
 fn measure(workspace: &Workspace) -> Result<Figures> {
     let program = workspace.release("umsg-bench");
     if !program.exists() {

@@ -151,7 +151,7 @@ fn add_comment(text: &mut String, indent: &str, doc: &Doc) {
     let _ = writeln!(text, "{indent} */");
 }
 
-/// Returns the text without the marks of the source.
+/// Returns the text without the marks of Markdown.
 fn plain(line: &str) -> String {
     match line.strip_prefix("# ") {
         Some(heading) => format!("{heading}:"),

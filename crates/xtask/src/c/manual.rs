@@ -150,7 +150,7 @@ fn as_a_sentence(text: &str) -> String {
 
 struct Page<'a> {
     roff: Roff,
-    /// Names that are set as variables.
+    /// The names of the function's parameters, which the page prints as variables.
     variables: Vec<&'a str>,
 }
 

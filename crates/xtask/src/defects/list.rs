@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::soak::Face;
 
-/// The part that has to fail because of a defect.
+/// The soak or test that has to fail because of a defect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum By {
     /// The soak of one API: POSIX, System V or rings.
@@ -33,7 +33,7 @@ pub struct Defect {
     pub name: &'static str,
     /// The effect of the defect.
     pub what: &'static str,
-    /// The part that has to notice the defect.
+    /// The soak or test that has to notice the defect.
     pub by: By,
     /// The path of the source file, below `crates`.
     pub file: &'static str,

@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Returns whether a text has a test of this name: a function, or a line of a list of which a macro makes functions.
+    /// Returns whether a text has a test of this name: a function, or a line in a list from which a macro makes test functions.
     fn has_test(text: &str, test: &str) -> bool {
         let function = format!("fn {test}() {{");
         let mut lines = text.lines().map(str::trim);

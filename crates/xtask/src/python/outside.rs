@@ -24,7 +24,7 @@ const TOOLS: [&str; 6] = [
     "typing_extensions",
 ];
 
-/// The place of the files in a system.
+/// The directory of the tests and their tools in a system.
 const INSIDE: &str = "/umsg";
 
 const INSTALL: &str = "\
@@ -56,7 +56,7 @@ const CHOICE: [&str; 7] = [
     "tests/test_waiting.py",
 ];
 
-/// The time that these tests may take on the emulated machine.
+/// The time that the tests of a wheel may take on the emulated machine.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The files that a system gets, apart from the wheel.

@@ -1,4 +1,4 @@
-//! The release in CHANGELOG.md and README.md.
+//! Checks that CHANGELOG.md and README.md describe the release.
 
 use std::fs;
 

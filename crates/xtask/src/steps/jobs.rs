@@ -1,4 +1,4 @@
-//! Runs test programs in parallel: each of a number of places runs one program after another. The output of a program is printed in one piece.
+//! Runs test programs in parallel, at most a given number at a time. The output of a program is printed in one piece.
 
 use std::collections::VecDeque;
 use std::io::Read as _;

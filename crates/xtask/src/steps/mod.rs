@@ -365,7 +365,7 @@ fn spawn(command: &mut Command) -> Result<(Child, PipeReader)> {
         .stdout(twin)
         .stderr(writer)
         .spawn();
-    // The command keeps the pipe's end for its next child. Unless that end is replaced, the pipe never ends.
+    // `Command` keeps the write end of the pipe for its next child. Until `Command` drops that end, the reader gets no end of file.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     Ok((child.context(&line)?, reader))
 }

@@ -44,7 +44,7 @@ impl Aim {
         }
     }
 
-    /// Chooses the death of the next worker of a kind. Half of the workers die by themselves.
+    /// Chooses the point at which the next worker of a kind kills itself. Returns None for half of the workers, which do not kill themselves.
     pub(super) fn next(&self, kind: &Kind, random: &mut Random) -> Option<Mark> {
         if random.below(2) == 0 {
             return None;
@@ -62,7 +62,8 @@ impl Aim {
                 std::cmp::min_by_key(one, other, |&point| self.points[point].deaths)
             }
         };
-        // In its short life, a worker passes some points only once or a few times.
+        // The worker dies when it passes the point for the n-th time. In its short life, a worker passes some points only once or a few times, so n
+        // is often small.
         let passes = [1, 4, 60][random.below(3) as usize];
         Some(Mark {
             point,

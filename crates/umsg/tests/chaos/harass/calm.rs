@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use umsg::diagnosis::{Diagnosis, Life, Repaired};
 
-/// The longest wait: without violence, nothing takes as long.
+/// The limit on each wait: without violence, no wait takes as long.
 pub const CALM: Duration = Duration::from_secs(10);
 
 const TURNS: usize = 15;

@@ -89,11 +89,11 @@ struct Scene {
 
 static SCENE: AtomicPtr<Scene> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The number of handlers so far, which determines the action of the next one.
+/// The number of times that the handler has run. The number determines the action of the next run.
 static STORMS: AtomicU64 = AtomicU64::new(0);
 
 /// # Safety
-/// The scene is one of this work, made by [`live`].
+/// `scene` was made by [`live`] for a work of the type `W`.
 unsafe fn perform<W: Work>(scene: &Scene) {
     // SAFETY: `live` has borrowed the work for longer than the process lives, and leaked the tool.
     let (work, tool) = unsafe { (&*scene.work.cast::<W>(), &*scene.tool.cast::<W::Tool>()) };

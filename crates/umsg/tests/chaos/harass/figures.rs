@@ -58,7 +58,7 @@ impl Figures {
         self.deeds[deed as usize]
     }
 
-    /// Returns names and numbers, for programs. A leak fails the test, so it needs no figure.
+    /// Returns each figure with its name, for programs. A leak fails the test, so it needs no figure.
     fn rows(&self) -> [(&'static str, u64); 24] {
         [
             ("rounds", self.rounds),

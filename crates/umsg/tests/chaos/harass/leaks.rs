@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The descriptors at the start.
+/// The descriptors of the test process before the soak.
 pub struct Leaks {
     descriptors: Descriptors,
 }
@@ -47,7 +47,7 @@ impl Leaks {
     }
 }
 
-/// Returns whether the descriptor is one that a process keeps after it has woken pollers of an edge: a pipe, and /dev/null.
+/// Returns whether the descriptor leads to a pipe or to /dev/null. A process keeps such descriptors after it has woken pollers that wait for an edge.
 fn is_kept(file: &Path) -> bool {
     file == "/dev/null" || file.as_os_str().as_encoded_bytes().starts_with(b"pipe:")
 }

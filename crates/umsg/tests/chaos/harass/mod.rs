@@ -8,9 +8,9 @@
 //!                                                                                  programs, become another program themselves
 //! ```
 //!
-//! The [`Work`] does the steps of each worker: each API has its own. The [`Journal`] has the acts of all processes, in memory that outlives them. The
-//! supervisor fails if a process makes no progress for a second in which no process was stopped. It also fails if a call returns more than a second
-//! after its limit, even while a process is stopped.
+//! Each API has its own [`Work`], which makes the calls of the workers. The [`Journal`] records the acts of all processes, in memory that outlives
+//! them. The supervisor fails if a process makes no progress for a second in which no process was stopped. It also fails if a call returns more than
+//! a second after its limit, even while a process is stopped.
 
 mod aim;
 mod calm;
@@ -165,7 +165,7 @@ pub fn waiting(random: &mut Random) -> Waiting {
 /// True if this process has a higher priority than all other processes: then it has to leave them time to work.
 static URGENT: AtomicBool = AtomicBool::new(false);
 
-/// All senders pause for two of every three fifths of a second. So receivers empty the queue, and find the remains of dead processes.
+/// In 0.4 of every 0.6 seconds, this call delays the sender by up to 1.5 ms. So receivers empty the queue, and find the remains of dead processes.
 pub fn take_time(random: &mut Random) {
     if !(now() / 200_000_000).is_multiple_of(3) {
         std::thread::sleep(Duration::from_micros(random.below(1500)));

@@ -4,7 +4,7 @@ use super::{Figures, Leaks, Work, harass};
 use crate::support::{now, turn};
 use std::time::{Duration, Instant};
 
-/// The maximum time of a round: its journal has room for more.
+/// The maximum time of a round. In this time, the messages of a round do not fill the journal.
 const ROUND: Duration = Duration::from_secs(15);
 
 /// Soaks the objects that `new` makes, one after the other, as long as there is time. `soaks` is the number of soaks that share the time.

@@ -57,7 +57,7 @@ struct Supervisor<'a, W> {
     seed: u64,
     spawned: u64,
     aim: Aim,
-    /// Panics in children before this round.
+    /// The number of panics in children before this round.
     complaints: u64,
     seen: Figures,
 }

@@ -90,8 +90,8 @@ fn find<'a, K: Kind>(
     })
 }
 
-/// Kills victims in some scenarios at some points; then the queue is rebuilt from its intact messages, which relies on fewer words than a
-/// repair.
+/// Kills victims in some scenarios at some points. After each death, the queue is not repaired but rebuilt from its intact messages. The rebuild
+/// relies on fewer words of the queue than a repair.
 pub fn kill_and_make_anew<K: Kind>(
     deadly: &[Deadly],
     scenarios: impl Fn(&str) -> Option<&'static Scenario<K>>,

@@ -26,7 +26,7 @@ pub struct Scenario<K: Kind> {
     pub points: &'static [&'static str],
 }
 
-/// Methods of a constant that set one field each.
+/// Defines methods, each of which sets one field. The methods can be called in a constant expression.
 #[macro_export]
 macro_rules! setters {
     ($($method:ident => $field:ident: $type:ty),* $(,)?) => {
