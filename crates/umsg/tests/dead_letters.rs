@@ -45,7 +45,7 @@ fn labels(namespace: &Path) -> Vec<PathBuf> {
     paths.filter(is_label).collect()
 }
 
-/// Returns the place that the label of a queue's file would have.
+/// Returns the path that the label of a queue's file would have.
 fn label_of(namespace: &Path, file: &Path, number: u64) -> PathBuf {
     let inode = file.metadata().unwrap().ino();
     namespace.join(format!(".dead-{inode:016x}-{number:016x}"))

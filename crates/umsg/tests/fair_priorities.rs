@@ -1,4 +1,5 @@
-//! Queues with fair priorities: a stream of urgent messages keeps no other message waiting for ever, and only the order differs.
+//! Queues with fair priorities. A stream of urgent messages keeps no other message waiting for ever. Only the order of delivery differs from that of
+//! other queues.
 
 mod support;
 

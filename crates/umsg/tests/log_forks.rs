@@ -21,7 +21,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a message of an empty queue, which is an event once each wait is reported.
+/// Waits for a message of an empty queue. If each wait is reported, this wait is an event.
 fn make_event(queue: &Queue) {
     let refused = queue.receive_timeout(&mut [0; 8], Duration::from_micros(1));
     assert!(refused.is_err());

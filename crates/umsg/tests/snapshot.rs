@@ -239,7 +239,8 @@ fn hostile_states_give_a_sound_queue() {
         |w| w.added[..4].fill(0xff),
         |w| w.added[8..16].fill(0xff),
         |w| w.added[16..24].fill(0xff),
-        // The delayed message is the first one. Its count of returns is higher than a queue counts, and all its bytes are ones.
+        // The delayed message is the first one. Its count of returns is higher than a queue counts, and all bits of some fields of its history are
+        // set.
         |w| {
             w.messages.rotate_right(1);
             w.messages[0].returns = u32::MAX;

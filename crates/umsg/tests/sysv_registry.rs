@@ -455,7 +455,7 @@ fn a_damaged_or_foreign_header_is_reported_and_not_believed() {
     let path = place.path().join("msg/0");
     make(&place.namespace, KEY).unwrap();
     let at_index = |index: u32| place.path().join(format!("msg/{index}")).exists();
-    // With this count of identifiers, the next creation tries index 0 first.
+    // If the file of the next identifier has this number, the next creation tries index 0 first.
     let next = 64_u64.to_le_bytes();
     let good = fs::File::options()
         .read(true)

@@ -87,7 +87,7 @@ fn count_from(words: &Words, base: u64) {
         words.set_u64(offset, base + u64::from(slots));
     }
     words.set_u64(RUN, base << 16);
-    // The turns of a ring's doorbell, and of registrations for notifications.
+    // The counters of turns: of a ring's doorbell, and of registrations for notifications.
     words.set_u32(BELL, 0u32.wrapping_sub(16));
     for notice in 0..8 {
         words.set_u32(NOTICES + notice * 64, 0u32.wrapping_sub(8));

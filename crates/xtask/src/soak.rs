@@ -122,7 +122,7 @@ pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) 
     ended
 }
 
-/// Prints only the lines of figures, when all lines of a face are complete.
+/// Prints only the figures of the soaks. The figures of an API are printed when its test program has ended.
 fn run_for_programs(workspace: &Workspace, wish: &Wish, face: Option<Face>) -> Result<()> {
     for face in Face::ALL
         .into_iter()

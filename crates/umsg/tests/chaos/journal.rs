@@ -64,7 +64,7 @@ pub struct Role {
     pub begun_at: AtomicU64,
     /// The time by which the current call has to return, even while a process is stopped; 0 for a call without a limit.
     pub due_at: AtomicU64,
-    /// The first call that returned after [`Journal::mark`].
+    /// The time at which the first call after [`Journal::mark`] returned; 0 for none.
     pub first_after_mark: AtomicU64,
     /// The duration of the longest call.
     pub longest: AtomicU64,

@@ -256,7 +256,7 @@ fn pages_in_use(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
     pages
 }
 
-/// Returns the pages of a file that are memory.
+/// Returns the pages of a file that are not in holes.
 pub fn real_pages(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
     let mut pages = Vec::new();
     let mut from = 0;

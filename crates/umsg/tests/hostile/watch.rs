@@ -32,7 +32,7 @@ struct Post {
     begun_at: AtomicU64,
     /// The maximum time of the call, in nanoseconds.
     may_last: AtomicU64,
-    /// The place of the call in the source.
+    /// The line of the source code that makes the call.
     line: AtomicU32,
 }
 
@@ -51,7 +51,7 @@ pub struct Record {
     /// The numbers of queues that were healthy after an attack, that the doctor repaired, that it could not repair, and that were no queues any
     /// more.
     pub patients: [AtomicU64; 4],
-    /// Mappings with only guard pages next to them, and other mappings.
+    /// The numbers of mappings with only guard pages next to them, and of other mappings.
     pub guarded: AtomicU64,
     pub unguarded: AtomicU64,
 }

@@ -48,7 +48,7 @@ fn an_inspection_keeps_no_last_user_from_removing_a_queue() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while Instant::now() < end {
-                // Imitates `stale_files`, interrupted by the scheduler.
+                // Imitates a call of `stale_files` that the scheduler interrupts.
                 if let Ok(file) = File::open(&file) {
                     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
                     std::thread::sleep(Duration::from_micros(50));

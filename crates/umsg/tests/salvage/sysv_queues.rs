@@ -121,7 +121,7 @@ fn a_queue_with_a_corrupted_capacity_is_not_cut_to_it() {
     assert_eq!(drain_sysv(&place.open_sysv(KEY)).len(), 20);
 }
 
-/// Returns the parts of a file that are memory.
+/// Returns the parts of a file that are not holes.
 fn extents(file: &fs::File) -> Vec<(u64, u64)> {
     use rustix::fs::{SeekFrom, seek};
     let (mut at, mut found) = (0, Vec::new());

@@ -22,7 +22,7 @@ impl Doc {
         &self.lines
     }
 
-    /// Returns the first paragraph of one line.
+    /// Returns the first line, which is the summary.
     pub fn summary(&self) -> &str {
         self.lines.first().map_or("", |line| line.as_str())
     }

@@ -55,7 +55,7 @@ fn row(what: &str, rounds: &[Latency]) {
     );
 }
 
-/// The last line of pmqtest, in microseconds.
+/// The latencies in the last line of pmqtest's output, in microseconds.
 #[derive(Debug, PartialEq)]
 struct Latency {
     min: f64,

@@ -24,7 +24,7 @@ pub struct Session {
 /// A block of `sh`, or a command of a block of `console`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The line of the page.
+    /// The number of the line at which the step begins in the page.
     pub line: usize,
     pub commands: String,
     /// The lines that the commands print; none for a block whose output the page does not show.

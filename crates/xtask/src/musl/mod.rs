@@ -117,7 +117,7 @@ pub fn need_busybox(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// The code of a library that is linked with musl's libc.so.
+/// The effect of a panic in a library that is linked with musl's libc.so.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Panics {
     /// A panic ends the process.

@@ -67,7 +67,7 @@ pub enum Kind {
 }
 
 impl Options {
-    /// Returns all kinds, without tests.
+    /// Returns the options that build the packages of all kinds, and run no tests.
     pub fn all() -> Self {
         Self {
             kinds: Vec::new(),

@@ -70,7 +70,7 @@ pub fn check(package: &Package, environment: &Environment, steps: &mut Steps) ->
 /// Returns the parts of a report with the module on the stack, apart from the allocations of its import.
 fn of_module(report: &str) -> Vec<String> {
     let lines = report.lines().map(|line| {
-        // "==123== text"
+        // A line of the report has the form "==123== text".
         let text = line
             .strip_prefix("==")
             .and_then(|rest| rest.split_once("=="));

@@ -32,7 +32,7 @@ use crate::package::{Build, VERSION};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// The comparison of the stubs with the module. The layouts that classes share are not part of the interface.
+/// The arguments of the program that compares the stubs with the module. The layouts that classes share are not part of the interface.
 const STUBS: [&str; 6] = [
     "umsg",
     "--ignore-missing-stub",

@@ -95,7 +95,7 @@ pub trait Work: Sync + Sized {
         DESCRIPTORS
     }
     fn journal(&self) -> &Journal;
-    /// Returns the properties of a role.
+    /// Returns the record of the senders if the role sends, otherwise that of the receivers.
     fn kind(&self, role: usize) -> &Kind {
         &self.journal().kinds[usize::from(role >= self.senders())]
     }
@@ -172,7 +172,7 @@ pub fn take_time(random: &mut Random) {
     }
 }
 
-/// Sleeps now and then, so that the queue is sometimes full and sometimes empty, and a journal lasts.
+/// Sleeps now and then, so that the queue is sometimes full and sometimes empty, and the journal does not fill too early.
 pub fn rest(random: &mut Random, worked: bool) {
     let micros = match random.below(50) {
         0 => random.below(3000),

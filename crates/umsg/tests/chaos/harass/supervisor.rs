@@ -1,4 +1,4 @@
-//! The supervisor: its actions on the workers, and its check that none is stuck.
+//! The supervisor: its actions on the workers, and its check that no worker is stuck.
 
 use super::aim::{Aim, Mark};
 use super::crew::{self, STORM};

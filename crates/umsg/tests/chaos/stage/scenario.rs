@@ -3,7 +3,7 @@
 use super::Kind;
 use crate::chaos::killing::{Batches, Bystander, Nudge};
 
-/// A scenario.
+/// The operations of a victim, the points at which it dies, and the state around it.
 pub struct Scenario<K: Kind> {
     pub name: &'static str,
     pub shape: K::Shape,

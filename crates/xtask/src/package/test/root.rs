@@ -21,7 +21,7 @@ pub enum User {
     Ann,
 }
 
-/// A system.
+/// A system in a directory of its own.
 pub struct Root<'a> {
     workspace: &'a Workspace,
     pub directory: PathBuf,
