@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use umsg_shm::posix_engine::segment::{Fixed, MAGIC, Rules};
 use umsg_shm::sys::stack::roomy;
 
-/// The offsets of two words of [`Rules`] in a file: the removal word and the number of the label.
+/// The offsets of two words of [`Rules`] in a file: the removal word, and the number of the label that names the dead-letter queue.
 const REMOVAL: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;
 const LABEL: usize = offset_of!(Fixed, rules) + Rules::LABEL;
 

@@ -91,8 +91,8 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
                 is_open: AtomicBool::new(true),
             }),
             Err(fault) => {
-                // The process has not used the message yet, so the message goes back to the queue. The return fails only if other parts of the queue
-                // are corrupted, too.
+                // The place of the message is corrupted. The process has not used the message yet, so the message goes back to the queue. That fails
+                // only if other parts of the queue are corrupted, too.
                 queue.expire(&handle);
                 Err(fault)
             }
@@ -365,8 +365,8 @@ impl<Q: Leasable> Drop for Lease<'_, Q> {
     fn drop(&mut self) {
         if *self.is_open.get_mut() && self.give_back_kept() == Err(QueueError::WouldDeadlock.into())
         {
-            // A handler has interrupted its own thread inside the queue, so the handler can't get the lock. No other process
-            // changes the record meanwhile.
+            // A signal handler has interrupted its own thread inside a call on the queue, so the handler can't get the lock. Because the interrupted
+            // thread holds the lock, no other process changes the lease record meanwhile.
             self.queue.expire(&self.handle);
         }
     }

@@ -55,11 +55,11 @@ pub struct Event<'a> {
     pub queue: Option<&'a OsStr>,
     /// The identifier of the System V queue.
     pub id: Option<i32>,
-    /// The process that died. `None` for unknown, and for other events.
+    /// The process that died. `None` if that process is unknown, and for an event that is not about a dead process.
     pub pid: Option<u32>,
     /// The duration of a wait.
     pub lasted: Option<Duration>,
-    /// The number of events that were lost, of [`What::Lost`].
+    /// For [`What::Lost`]: the number of events that were lost.
     pub lost: u64,
 }
 

@@ -32,7 +32,7 @@ mod real {
             Caller(&thread::current().interruptions)
         }
 
-        /// Returns an address for an atomic word. The address is not 0.
+        /// Returns the address of the thread's data, which a program can keep in an atomic word. The address is not 0.
         #[must_use]
         pub fn address(self) -> usize {
             std::ptr::from_ref(self.0).expose_provenance()

@@ -23,7 +23,8 @@ enum Step {
     SendBatch(Vec<Letter>),
     SendSome(Vec<Letter>),
     Receive,
-    /// Receives up to this number of messages into a buffer for one message and this number of further bytes.
+    /// Receives up to as many messages as the first number says. The buffer has room for one message, and for as many further bytes as the second
+    /// number says.
     ReceiveBatch(usize, usize),
     ReceiveEach(usize),
 }

@@ -10,7 +10,7 @@ use umsg_shm::sync::{AtomicU32, Ordering};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repairs {
-    /// The side of the lock.
+    /// The part of the queue that the lock guards.
     pub side: Side,
     /// The number of repairs since the queue was made.
     pub count: u32,
@@ -42,7 +42,7 @@ pub struct Damage {
 
 impl Repairs {
     pub(super) fn read(side: Side, count: &AtomicU32, records: &[RepairLog; MENDED]) -> Repairs {
-        // Relaxed, here and below: no process writes a copy.
+        // Relaxed, here and below: the segment is a private copy, and no process writes to it.
         let count = count.load(Ordering::Relaxed);
         let order =
             (1..=count.min(MENDED as u32)).map(|back| count.wrapping_sub(back) as usize % MENDED);

@@ -9,7 +9,7 @@ use umsg_shm::sync::Ordering;
 /// The bits of a cell's key that are a priority. A message ring stores the number of the sender in the bits above.
 const LABEL: usize = 0xffff;
 
-/// The cursors in the copy.
+/// The cursors of the ring, as the copy of the segment has them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursors {
     pub(super) drained: u64,
@@ -26,14 +26,14 @@ pub(super) fn cursors(
 ) -> Option<Cursors> {
     let slots = geometry(segment, findings)?;
     let words = segment.fixed().words();
-    // Relaxed throughout: no process writes a copy.
+    // Relaxed throughout: the segment is a private copy, and no process writes to it.
     let load = Ordering::Relaxed;
     let drained = words.drained.load(load);
     let sent = words.sent.load(load);
     let freed = words.freed.load(load);
     let batch_end = words.batch_end.load(load);
     let before = findings.count();
-    // A sender that died may not have advanced its cursor.
+    // If a sender died before it advanced `sent`, receivers may already have taken the message, or the batch, that it sent.
     let furthest = match is_settled {
         true => sent,
         false if is_beyond(batch_end, sent) => batch_end,
@@ -72,7 +72,7 @@ pub(super) fn cursors(
     })
 }
 
-/// Slots in circulation, if the geometry makes sense.
+/// Returns the number of slots in circulation. None if that number or the length of the ring is impossible.
 fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     let (words, layout) = (segment.fixed().words(), segment.layout());
     let mask = words.ring_mask.load(Ordering::Relaxed);

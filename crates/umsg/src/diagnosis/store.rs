@@ -137,7 +137,7 @@ fn check_list(
 /// Checks that the published counts match the contents.
 pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings) {
     let words = segment.fixed().words();
-    // Relaxed: no process writes a copy.
+    // Relaxed: the segment is a private copy, and no process writes to it.
     let load = Ordering::Relaxed;
     let drained = words.drained.load(load);
     findings.holds(

@@ -87,7 +87,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the beginning of the arena, in bytes from the beginning of the file.
     fn arena(&self) -> usize;
 
-    /// Rehearses with a copy that is not needed any more.
+    /// Receives and sends messages in the copy, as a program would, and adds a finding if that fails. The copy can't be used afterwards.
     fn rehearse(self, findings: &mut Findings);
 
     /// Returns a diagnosis that names the processes that use the queue.
@@ -107,7 +107,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Repairs single words after the header that can be computed from other words.
     fn mend_words(engine: &Self::Engine, repaired: &mut Repaired);
 
-    /// Returns the part of the regions that has allocated memory.
+    /// Returns the sizes of the parts of the segment that have allocated memory.
     fn real(file: BorrowedFd<'_>, engine: &Self::Engine) -> Real;
 
     /// Frees the memory of all slots after the first `slots` slots.

@@ -101,7 +101,7 @@ impl Subject for Segment {
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
         let words = self.fixed().words();
-        // Relaxed, here and below: no process writes a copy.
+        // Relaxed, here and below: the segment is a private copy, and no process writes to it.
         let word = words.state.load(Ordering::Relaxed);
         let state = State::of_word(word);
         if state.is_removed() {
@@ -331,7 +331,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
             .cell(slot)
             .map_or(0, |cell| cell.message_len() as u32)
     };
-    // Relaxed throughout: no process writes a copy.
+    // Relaxed throughout: the segment is a private copy, and no process writes to it.
     Diagnosis {
         contents: Some(Contents {
             messages: words.messages.load(Ordering::Relaxed).into(),

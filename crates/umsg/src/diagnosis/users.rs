@@ -1,4 +1,4 @@
-//! Finds out whether a thread's process has a queue's file mapped, as a process in a call on a queue has.
+//! Finds out whether the process of a thread has a queue's file mapped. A process that is inside a call on the queue has the file mapped.
 //!
 //! If the mappings of the process are unknown, the file is treated as mapped. When a thread dies or runs another program, the kernel marks the
 //! thread's lock before it removes the mappings. So if a lock names a thread for a while, and the thread's process does not map the file during that
@@ -19,14 +19,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of a queue, as /proc/PID/maps names the file.
 pub(super) struct Users {
-    /// True if this process and the writers of the thread ids share the PID namespace.
+    /// True if this process shares the PID namespace with the processes whose thread ids are in the queue.
     are_ours: bool,
     /// The device and the inode number of the file, as /proc/PID/maps shows them. None if they are unknown.
     file: Option<String>,
 }
 
 impl Users {
-    /// Makes the value for the queue in this file.
+    /// Prepares checks of the threads that may use the queue in `file`.
     pub(super) fn of(file: BorrowedFd<'_>, lives: &dyn Liveness) -> Users {
         let are_ours = numbers_are_ours(lives);
         let file = are_ours.then(|| name(file)).flatten();
@@ -63,7 +63,7 @@ impl Users {
     }
 }
 
-/// Returns whether this process, the writers of the thread ids in a queue in plain form, and /proc share one PID namespace.
+/// Returns whether this process, /proc, and the processes whose thread ids are in a queue in plain form share one PID namespace.
 pub(super) fn numbers_are_ours(lives: &dyn Liveness) -> bool {
     let own = read_link("/proc/self").ok();
     lives.is_home() && own.is_some_and(|own| *own == *std::process::id().to_string())
@@ -79,7 +79,7 @@ fn name(file: BorrowedFd<'_>) -> Option<String> {
     String::from_utf8(name.to_vec()).ok()
 }
 
-/// Returns the device and inode in a line. Addresses, rights and offset precede the device, and the path follows the inode.
+/// Returns the device and inode in a line of /proc/PID/maps. Addresses, rights and offset precede the device, and the path follows the inode.
 fn what(line: &[u8]) -> Option<&[u8]> {
     let mut spaces = line.iter().enumerate().filter(|(_, byte)| **byte == b' ');
     let begin = spaces.nth(2)?.0 + 1;

@@ -85,7 +85,7 @@ fn pulse<S: Subject>(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
     (read == bytes.len()).then_some(bytes)
 }
 
-/// Returns whether nothing changes for a second.
+/// Returns whether the words that every operation changes stay the same for a second.
 pub(super) fn is_stuck<S: Subject>(file: BorrowedFd<'_>) -> bool {
     let before = pulse::<S>(file);
     let mut left = HOGGED;

@@ -121,7 +121,7 @@ pub enum OpenError {
     Queue(#[from] QueueError),
 }
 
-/// Says whether a limit can be raised.
+/// Returns the end of the error text for an attribute that is out of its range: whether the maximum can be raised.
 fn raise(what: &str, value: u64, max: u64) -> &'static str {
     let most = match what {
         "message_size" => umsg_shm::posix_engine::segment::LARGEST_MESSAGE,
@@ -296,7 +296,7 @@ fn takes_a_path(call: &str) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlinkError {
-    /// EINVAL, EACCES, ENAMETOOLONG, ENOENT: the errors of opening.
+    /// EINVAL, EACCES, ENAMETOOLONG, ENOENT: no queue can have the name. The error is the same as for opening a queue.
     #[error(transparent)]
     Name(OpenError),
     /// ENOENT: no queue has this name.

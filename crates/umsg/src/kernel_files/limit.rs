@@ -260,7 +260,7 @@ impl Limit {
         Ok(format!("{}\n", self.value(&namespace.limits()?)))
     }
 
-    /// Sets the limit to the number that a text begins with. Returns the number of bytes that were used.
+    /// Sets the limit to the number at the beginning of a text. Returns how many bytes of the text were read.
     ///
     /// ```
     /// use umsg::kernel_files::limit::Limit;
@@ -307,7 +307,7 @@ fn parse(text: &[u8]) -> Option<(u32, usize)> {
     Some((value.cast_unsigned(), begin + prefix + count + spaces))
 }
 
-/// Sets the time of the file's last modification to 0. A later write by a stream sets this time to the present.
+/// Sets the time of the file's last modification to 0. If a stream of the C library later writes to the file, this time becomes the present.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -325,7 +325,8 @@ pub fn mark_unwritten(descriptor: BorrowedFd<'_>) {
         last_access: zero,
         last_modification: zero,
     };
-    // If the call fails, a stream that has only read looks as if it had written: its close sets the limit to the value that the stream has read.
+    // If the call fails, a stream that has only read the file looks as if it had written. When that stream is closed, the limit is then set to the
+    // value that the stream has read.
     let _ = rustix::fs::futimens(descriptor, &times);
 }
 

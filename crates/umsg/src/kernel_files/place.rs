@@ -29,7 +29,7 @@ const TRANSIENT: &str = "queue";
 /// The longest name of a queue, without its slash.
 const NAME_MAX: usize = 255;
 
-/// A place below /dev.
+/// The directory /dev/mqueue, or an entry of that directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
     /// /dev/mqueue.
@@ -142,7 +142,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns the kernel's answer to the name of a queue, which has no slash.
+/// Checks the name of a queue, without its slash, as the kernel does.
 ///
 /// ```
 /// use umsg::kernel_files::place::check;

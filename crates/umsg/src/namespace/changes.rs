@@ -13,8 +13,8 @@
 //! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file that is
 //! replaced), leave the count as it is. So a process relies on a count for the time [`BELIEVED`] only.
 //!
-//! After the count come the announcements of changes of queues' counts: see `sysv_engine/counted.rs` in `umsg-shm`. A process relies on the sums that
-//! it keeps for the same time as on the names that it keeps.
+//! In the page, announcements follow the count. A process announces there that it changes the numbers of messages and bytes of a queue: see
+//! `sysv_engine/counted.rs` in `umsg-shm`. A process that keeps the sums over all queues relies on them for the time [`BELIEVED`], too.
 //!
 //! The file `.changes` has one page. Its first word is the count, which may overflow. The announcements begin at byte 64. The file belongs to the
 //! owner of the directory. Only this owner and root may open it. If other users may create files in the namespace, there is no count, because these
@@ -56,7 +56,7 @@ const AGAIN: u64 = 1_000_000_000;
 /// The count that was used last. None if this process keeps no count.
 static LAST: Mutex<Option<Arc<Changes>>> = Mutex::new(None);
 
-/// The page of the first namespace in which this process has announced counts of queues without the use of [`LAST`].
+/// The page of the first namespace in which this process has announced changes of queues while [`LAST`] had no count of that namespace.
 static ANNOUNCED: Mutex<Option<(Arc<Path>, View)>> = Mutex::new(None);
 
 /// The time before which a reader does not search for a count.
@@ -87,7 +87,7 @@ impl Watch {
     /// Returns whether the caller can rely on the comparison: the compared files are assumed to be unchanged.
     pub(crate) fn holds(&self, namespace: &Namespace) -> bool {
         self.changes.count() == Some(self.count)
-            // A child in another time namespace may have an earlier clock.
+            // The subtraction wraps around: a child in another time namespace may have an earlier clock.
             && clock::monotonic_coarse().wrapping_sub(self.since) < BELIEVED
             && self.changes.is_of(namespace)
     }
@@ -118,7 +118,7 @@ impl Changes {
         self.view.count()
     }
 
-    /// Returns the announcements of changes of queues' counts.
+    /// Returns the part of the page in which processes announce changes of the numbers in queues.
     pub(crate) fn announcements(&self) -> &Announcements {
         self.view.announcements()
     }
@@ -213,8 +213,8 @@ fn add_from_outside(file: &OwnedFd, at: usize) {
     }
 }
 
-/// Announces that the counts of the queue with an identifier may change. The caller holds the queue's lock, and may be a signal handler, so this
-/// function does not call malloc.
+/// Announces that the numbers of messages and bytes of the queue `id` may change. The caller holds the queue's lock, and may be a signal handler, so
+/// this function does not call malloc.
 pub(super) fn announce_counts(namespace: &Namespace, id: i32) {
     let index = id as u32 % INDICES;
     if let Ok(last) = LAST.try_lock()
@@ -233,7 +233,7 @@ pub(super) fn announce_counts(namespace: &Namespace, id: i32) {
     }
 }
 
-/// Announces through the file of the counts that a queue's counts may change. Keeps the mapped page of the first namespace.
+/// Announces, through the file `.changes`, that the numbers in a queue may change. Keeps the mapped page of the first namespace.
 fn announce_in_file(
     namespace: &Namespace,
     index: u32,
@@ -243,7 +243,8 @@ fn announce_in_file(
         return;
     };
     if caller() != namespace.owner() {
-        // The caller does not write the index of the queue into the announcements, so other processes read all queues again.
+        // Here, root announces in another user's namespace, and does not map the file. The announcement does not name the queue, so other processes
+        // read all queues again.
         return add_from_outside(&file, ANNOUNCEMENTS);
     }
     let Ok(view) = View::map(file.as_fd()) else {
@@ -255,7 +256,7 @@ fn announce_in_file(
     }
 }
 
-/// Opens the file of the counts, if it belongs to the owner of the namespace.
+/// Opens the file `.changes`, if it belongs to the owner of the namespace.
 fn open_for_counts(namespace: &Namespace) -> Option<OwnedFd> {
     let mut path = [0; libc::PATH_MAX as usize];
     let parts = [
@@ -289,7 +290,7 @@ impl Namespace {
             return Some(changes);
         }
         let now = clock::monotonic_coarse();
-        // Relaxed: two threads may search at the same time.
+        // Relaxed: at worst, two threads search for the count at the same time.
         if now < NOT_BEFORE.load(Ordering::Relaxed) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The boot and the PID namespace that a namespace's record names: its *home*.
+//! The *home* of a namespace: the boot and the PID namespace that the namespace's record names.
 //!
 //! | the record names | the directory is | then the record |
 //! |---|---|---|

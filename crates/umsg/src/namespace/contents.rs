@@ -44,8 +44,9 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
     }
 }
 
-/// Returns whether a directory is a namespace: it has a record, or all sub-directories of a namespace. One such sub-directory proves nothing,
-/// because any directory may have one. If the caller can't read the directory, or will create nothing in it, the other checks decide.
+/// Returns whether a directory is a namespace: it has a record, or all sub-directories of a namespace. One such sub-directory proves nothing, because
+/// any directory may have one. If the caller may not complete the namespace, the sub-directory of POSIX queues is enough. An entry that the caller
+/// can't inspect counts as present.
 fn is_namespace(directory: &Directory) -> bool {
     if is(directory, record::NAME, FileType::RegularFile) {
         return true;

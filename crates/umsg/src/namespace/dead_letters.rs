@@ -40,7 +40,7 @@ use umsg_shm::sys::clock;
 use umsg_shm::sys::random::random;
 
 const PREFIX: &str = ".dead-";
-/// The number of hexadecimal digits of the inode, and of the number.
+/// The number of hexadecimal digits of each part of a label's name: the inode number and the label's own number.
 const DIGITS: usize = 16;
 /// The maximum length of a link's text that is accepted, in bytes.
 const LONGEST: usize = POSIX.len() + 1 + 255;

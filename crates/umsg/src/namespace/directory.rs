@@ -128,7 +128,8 @@ impl Directory {
         }
     }
 
-    /// Calls `make`, which needs one descriptor number. If no number was free, calls `make` again with the number of this directory.
+    /// Calls `make`, which needs one descriptor number. If no number was free, closes this directory, and calls `make` again, which then gets the
+    /// number of the directory.
     pub(super) fn with_number<T>(
         &mut self,
         make: impl Fn(&Directory) -> io::Result<T>,

@@ -135,8 +135,8 @@ impl Namespace {
     }
 }
 
-/// Returns whether a directory that was just opened has fewer than `max_queues` POSIX queues. In a tmpfs, the size of the directory mostly decides.
-/// If not, the function reads all entries.
+/// Returns whether a directory that was just opened has fewer than `max_queues` POSIX queues. In a tmpfs, the size of the directory gives an upper
+/// bound on the number of queues, which usually answers the question. Otherwise the function reads all entries.
 pub(super) fn has_room_for_a_queue(
     queues: &Directory,
     max_queues: u32,
@@ -282,7 +282,7 @@ pub(super) fn for_each_entry(
     for_first_entries(queues, usize::MAX, visit)
 }
 
-/// Does the same as [`for_each_entry`], for at most that number of entries.
+/// Does the same as [`for_each_entry`], for at most `most` entries.
 pub(super) fn for_first_entries(
     queues: &Directory,
     most: usize,

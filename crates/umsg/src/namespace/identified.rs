@@ -8,7 +8,8 @@
 //! | yes: no other user can put another file there | lstat(2) tells the type. The file is opened by its name. fstat(2) then tells whether the opened file is the same |
 //! | no | `O_PATH` names the file and opens nothing. fstat(2) of that descriptor tells the type. The descriptor's link in /proc opens that very file, even if its name leads to another file by now |
 //!
-//! The way of the second row needs a second descriptor number, and /proc, in which the kernel creates inodes at the first access of a process.
+//! The second row of the table needs a second descriptor number, and /proc. When a process first uses /proc, the kernel creates inodes there, which
+//! takes time.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -53,7 +54,7 @@ pub(super) fn open_regular(
     Err(FileError::of("open", Errno::AGAIN))
 }
 
-/// Returns the state of a regular file that no other user can replace.
+/// Returns the result of lstat(2) for a regular file that no other user can replace; None for any other file.
 fn look_at_own(directory: &Directory, name: &OsStr) -> Option<Stat> {
     let (at, path) = directory.locate(name);
     let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -46,9 +46,9 @@ mod processes;
 
 pub use processes::SUPERVISOR;
 
-/// The variable with the IPC namespace of `$UMSG_DIR`.
+/// The environment variable that names the IPC namespace to which `$UMSG_DIR` belongs.
 pub(super) const VARIABLE: &str = "UMSG_IPC_NAMESPACE";
-/// The value of the variable if all processes share the directory.
+/// The value of `$UMSG_IPC_NAMESPACE` with which all processes share the directory.
 const SHARE: &str = "share";
 
 // The accesses of the following three words are Relaxed: no word publishes other data. The mutexes after them guard the directories.
@@ -59,7 +59,7 @@ static HAS_FOLLOWED: AtomicBool = AtomicBool::new(false);
 /// Set if this process has made its IPC namespace, and has not used queues in it.
 static IS_NEW: AtomicBool = AtomicBool::new(false);
 
-/// The inode of the IPC namespace in which the process determined its namespace; 0 if the process does not follow IPC namespaces.
+/// The inode of the IPC namespace in which the process was when it selected its namespace of queues; 0 if the process does not follow IPC namespaces.
 static NOTED: AtomicU64 = AtomicU64::new(0);
 
 /// The directory of another IPC namespace that this process uses.
@@ -99,8 +99,8 @@ pub fn present() -> Option<u64> {
     ipc_namespace::inode(OWN).ok()
 }
 
-/// Returns whether the process is now in another IPC namespace than when it determined its namespace. For example, a child that was created in a new
-/// IPC namespace has moved.
+/// Returns whether the process is now in another IPC namespace than when it selected its namespace of queues. For example, a child that was created
+/// in a new IPC namespace has moved.
 ///
 /// ```
 /// assert!(!umsg::ipc::has_moved());
@@ -111,7 +111,7 @@ pub fn has_moved() -> bool {
     noted != 0 && present().is_some_and(|own| own != noted)
 }
 
-/// Returns the value of the variable, and its name, for programs whose `$UMSG_DIR` belongs to the caller's IPC namespace.
+/// Returns the name `UMSG_IPC_NAMESPACE` and its value for programs whose `$UMSG_DIR` belongs to the caller's IPC namespace.
 ///
 /// ```
 /// let (name, value) = umsg::ipc::variable().unwrap();
@@ -123,7 +123,7 @@ pub fn variable() -> Option<(&'static str, String)> {
     Some((VARIABLE, format!("{}-{}", own.inode, own.id.unwrap_or(0))))
 }
 
-/// Returns the variable and the value with which no program leaves `$UMSG_DIR`.
+/// Returns the name `UMSG_IPC_NAMESPACE`, and the value with which no program leaves `$UMSG_DIR`.
 ///
 /// ```
 /// assert_eq!(umsg::ipc::shared(), ("UMSG_IPC_NAMESPACE", "share"));
@@ -138,7 +138,7 @@ pub fn shared() -> (&'static str, &'static str) {
 pub struct Used(IpcNamespace, PathBuf);
 
 /// Notes that the calling process has moved to another IPC namespace. `is_new` says that the process has created the IPC namespace. The next use of
-/// queues determines the namespace again. Returns the directory of the IPC namespace that the process has left.
+/// queues selects a namespace of queues again. Returns the directory of the IPC namespace that the process has left.
 ///
 /// ```no_run
 /// // After unshare(CLONE_NEWIPC):
@@ -155,7 +155,7 @@ pub fn note_move(is_new: bool) -> Option<Used> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(IpcNamespace);
 
-/// Finds the namespaces of processes in several IPC namespaces, for a process that acts for them.
+/// Finds the namespaces of queues for programs in several IPC namespaces, on behalf of a supervisor that acts for these programs.
 #[derive(Debug)]
 pub struct Resolver {
     base: Namespace,
@@ -202,8 +202,8 @@ impl Resolver {
         Ok((!self.home.is(of)).then_some(Identity(of)))
     }
 
-    /// Returns the namespace of the IPC namespace to which a link of /proc leads. `of` is the result of [`identify`](Self::identify). The caller
-    /// keeps the pin as long as it uses the namespace.
+    /// Returns the namespace of queues for the IPC namespace to which a link of /proc leads. `of` is the result of [`identify`](Self::identify). The
+    /// caller keeps the pin as long as it uses the namespace.
     ///
     /// ```no_run
     /// let (_, value) = umsg::ipc::variable().unwrap();
@@ -279,7 +279,8 @@ impl Used {
     }
 }
 
-/// Returns the namespace for the caller's IPC namespace: `base`, or a namespace inside its directory. `admit` opens a directory inside the base's.
+/// Returns the namespace for the caller's IPC namespace: `base`, or a namespace inside the directory of `base`. `admit` opens a directory inside the
+/// directory of `base`.
 pub(super) fn followed(
     base: Namespace,
     admit: impl Fn(&Namespace, PathBuf) -> Result<Namespace, NamespaceError>,
@@ -318,14 +319,14 @@ pub(super) fn followed(
     Ok(namespace)
 }
 
-/// Returns whether no other process is in the IPC namespace. Another process, forked after the IPC namespace was made, may have made the directory of
-/// the namespace.
+/// Returns whether no other process is in the IPC namespace. Another process, for example a child forked after the IPC namespace was made, may
+/// already have made the directory for this IPC namespace.
 fn is_alone_in(of: IpcNamespace) -> bool {
     let others = Others::look(Some(std::process::id()), |found| found.contains(&of));
     !others.have(of) && !others.has_failed
 }
 
-/// Returns the directory of `$UMSG_DIR` and the value of the variable, if this process uses the directory of another IPC namespace.
+/// Returns the directory of `$UMSG_DIR` and the value of `$UMSG_IPC_NAMESPACE`, if this process uses the directory of another IPC namespace.
 ///
 /// ```
 /// assert_eq!(umsg::ipc::base(), None, "the process has stayed in its IPC namespace");
@@ -336,7 +337,7 @@ pub fn base() -> Option<(PathBuf, String)> {
     Some((base, std::env::var(VARIABLE).ok()?))
 }
 
-/// The IPC namespace that the variable names.
+/// The IPC namespace that `$UMSG_IPC_NAMESPACE` names.
 #[derive(Debug)]
 struct Home {
     inode: u64,
@@ -345,7 +346,7 @@ struct Home {
 }
 
 impl Home {
-    /// Returns None for other values, with which no process leaves the directory.
+    /// Parses the value of `$UMSG_IPC_NAMESPACE`. Returns None for `share` and for an invalid value: then no process leaves the directory.
     fn parse(value: &str) -> Option<Home> {
         let (inode, id) = value.split_once('-')?;
         Some(Home {

@@ -64,7 +64,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns this process's liveness id if it is known; otherwise the current value of the word.
+    /// Returns this process's liveness id if it is known; otherwise, as the error, the current value of `life`.
     fn known(&self) -> Result<u32, u64> {
         let epoch = match process::epoch() {
             0 => process::begin_epoch(),

@@ -162,8 +162,8 @@ impl Unpublished {
     /// The errors of `publish`.
     ///
     /// # If the process dies
-    /// Before the commit, there is no queue; after it, there is a complete queue. The creation of the next queue of this kind removes the remains
-    /// from the namespace's directory.
+    /// Before the commit, there is no queue; after it, there is a complete queue. The creation of the next transient queue removes the remains from
+    /// the namespace's directory.
     pub(crate) fn publish_transient(
         mut self,
         name: &QueueName,
@@ -195,7 +195,7 @@ impl Drop for Unpublished {
     }
 }
 
-/// Converts the errno of the creation of a file. The denial comes from the directory, not from the file.
+/// Converts the errno of the creation of a file. EACCES and EPERM mean that the directory denies the creation, because the file does not exist yet.
 pub(super) fn creation_error(
     call: &'static str,
     queues: &Directory,

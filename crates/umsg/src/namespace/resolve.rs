@@ -25,7 +25,7 @@ impl Namespace {
     /// `/dev/shm/umsg-UID` of the effective user, created at its first use. If another user has taken that name, all programs of the user
     /// use `/dev/shm/umsg-UID-` and 16 random hexadecimal digits.
     ///
-    /// A set-user-ID or set-group-ID program ignores the variable.
+    /// A set-user-ID or set-group-ID program ignores `$UMSG_DIR`.
     ///
     /// If `$UMSG_IPC_NAMESPACE` names another IPC namespace of the kernel than the caller's, the call returns the namespace of the caller's IPC
     /// namespace, which is inside the selected directory. `umsg run` and the drop-in set that variable.
@@ -177,7 +177,8 @@ fn resolve_in(
     ipc::followed(base, inside)
 }
 
-/// Returns the namespace of the IPC namespace to which the directory belongs.
+/// Returns the namespace that the process would use if it ignored its IPC namespace: that of `chosen` (the value of `$UMSG_DIR`), the shared one, or
+/// the user's own.
 fn base_in(
     base: &Path,
     chosen: Option<OsString>,

@@ -54,7 +54,7 @@ pub(super) fn sweep(directory: &Directory, to_namespace: &str) -> usize {
     sweep_first(directory, to_namespace, usize::MAX)
 }
 
-/// Does the same as [`sweep`], for at most that number of files.
+/// Does the same as [`sweep`], for at most `most` files.
 pub(super) fn sweep_first(directory: &Directory, to_namespace: &str, most: usize) -> usize {
     let names = stale_names(directory, to_namespace, most).unwrap_or_default();
     let removed = |name| TemporaryName(name).remove(directory);

@@ -31,7 +31,7 @@ use super::queues::POSIX;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Seen, Taken};
 
-/// The mode of these files. No other user has ever had such a file open.
+/// The mode of a file that a creator keeps for its next queue. No other user has ever had such a file open.
 const PRIVATE: u32 = 0o600;
 
 /// The number of entries of a directory in which a process searches for segments of dead processes.
@@ -51,7 +51,7 @@ pub(super) enum Way {
     Refused(&'static str, Errno),
 }
 
-/// Removes the file of a removed queue from its name.
+/// Removes the name of a removed queue's file, so that the name is free.
 pub(super) fn clear(queues: &Directory, name: &OsStr) -> Way {
     match open(queues, name, OFlags::RDWR) {
         Err(Errno::NOENT) => Way::Free,
@@ -115,7 +115,8 @@ fn may_be_vacant(stat: &Stat) -> bool {
         && (stat.st_uid == caller() || caller() == 0)
 }
 
-/// Reads from a queue's file whether the file holds a queue. If other users may write to the file, the word in the file proves nothing.
+/// Reads the presence word of a queue's file, which says whether the file holds a queue. If other users may write to the file, the word proves
+/// nothing, and is read as 0.
 pub(crate) fn presence_of(file: impl AsFd) -> Seen {
     match fs::fstat(&file) {
         Ok(stat) if permissions(&stat) == PRIVATE => segment::presence(file.as_fd()),
@@ -133,7 +134,7 @@ impl Namespace {
         })
     }
 
-    /// Removes the file of a removed queue from its name.
+    /// Removes the name of a removed queue's file, so that the name is free.
     pub(crate) fn remove_vacant(&self, name: &QueueName) {
         if let Ok(queues) = self.queues() {
             clear(&queues, name.as_os_str());

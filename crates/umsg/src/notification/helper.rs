@@ -96,9 +96,9 @@ impl Helper {
         let mut look_at = clock::monotonic();
         let mut attests = false;
         loop {
-            // One thread attests the consents of the process.
+            // The helper attests this process's consent page as soon as the page exists.
             attests = attests || consent::attest();
-            // Acquire: makes the registrations before the call visible.
+            // Acquire, with the Release in `call`: makes the registrations visible that other threads stored before they called this helper.
             let calls = self.calls.load(Ordering::Acquire);
             let Some(due) = self.next_due() else {
                 let engines = self.wait(calls);
@@ -113,7 +113,7 @@ impl Helper {
             let (entry, by) = due;
             if let Some(by) = by {
                 entry.settle(by);
-                // Release: the steps before the call become visible.
+                // Release, with the Acquire in `any`: makes the steps of `settle` visible to a thread that reads the lower number.
                 SETTLING.fetch_sub(1, Ordering::Release);
                 note_settled();
             }
@@ -132,7 +132,7 @@ impl Helper {
             }
             Outcome::Gone => Some((entry.ticket, position, None)),
         });
-        // The registrations, in order of their creation.
+        // Of the registrations that have ended, the one that was created first.
         let (_, position, by) = due.min_by_key(|(ticket, ..)| *ticket)?;
         if locked.registrations.entries[position].was_raised_elsewhere() {
             let _ = note_raised();
@@ -212,7 +212,7 @@ fn note_settled() {
 /// Waits while too many functions wait to be called, because notifications arrive faster than threads can be started. The wait is limited, because
 /// the caller may be a handler that has interrupted a thread for which a helper waits. After that limit, one more function may wait.
 pub(super) fn wait_until_not_crowded(table: &'static Table) {
-    // Relaxed: an approximate number, which includes other stages.
+    // Relaxed: the number is approximate. It also includes registrations that do not wait for the call of a function.
     if table.count.load(Ordering::Relaxed) < CROWD || IS_HELPER.get() {
         return;
     }

@@ -265,7 +265,7 @@ fn note_raised_here() {
 /// signal.
 #[inline]
 pub(crate) fn concerns(me: &thread::Thread) -> bool {
-    // Relaxed: the Acquire in `any` has ordered this read after the beginning of the event.
+    // Relaxed: if `any` finds that a registration has ended, the Acquire in `any` makes the earlier additions to `RAISED` visible to this read.
     any() || (existing().is_some() && RAISED.load(Ordering::Relaxed) != me.raised.get())
 }
 

@@ -208,7 +208,7 @@ impl Locked {
 
     fn note_count(&self) {
         let count = self.registrations.entries.len();
-        // Release: actions outside the table are counted before.
+        // Release, with the Acquire in `any`: a thread that reads the lower count also sees the signal, or `SETTLING`, that was counted before.
         self.table.count.store(count, Ordering::Release);
     }
 

@@ -33,7 +33,8 @@ use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::{process, thread};
 
-/// The time for which each step of a move waits for a lock whose owner is stopped. The calls that move messages have deadlines.
+/// The time for which each step of a move waits for a lock whose owner is stopped. The time is short, because the calls that move messages have
+/// deadlines.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The maximum number of messages that one call moves. The number is small, because the program makes the call for another purpose.
@@ -249,7 +250,7 @@ impl Mover {
             .forget_arrival(thread::current(), self.origin(handle), by);
     }
 
-    /// Sends a copy with its history. Returns whether the message has arrived.
+    /// Sends a copy of the message, with the message's history, to the dead-letter queue. Returns whether the message has arrived.
     fn send(&self, engine: &Engine, departure: &Departure, to: &Queue) -> bool {
         let mut history = departure.history;
         history.set_source(&self.source);

@@ -1,4 +1,4 @@
-//! A queue of a descriptor that the caller has, and the name of a queue's file.
+//! Opening a queue by a descriptor that the caller has, and finding the name of a queue's file.
 
 use super::access::Access;
 use super::open::identity;

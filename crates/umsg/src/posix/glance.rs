@@ -96,8 +96,8 @@ impl Queue {
         }
     }
 
-    /// Counts the queued messages by priority, the highest priority first, without taking a lock and without a change of the queue. Reads at most
-    /// `most` messages: the messages of the highest priorities, and the messages that came last.
+    /// Counts the queued messages by priority, the highest priority first, without taking a lock and without a change of the queue. In a queue with
+    /// more than `most` messages, the call counts only messages of the highest priorities, and messages that came last.
     ///
     /// A hint: while the queue is in use, a message may be counted twice, or not at all.
     ///

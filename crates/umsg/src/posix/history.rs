@@ -44,7 +44,7 @@ pub struct History {
 }
 
 impl History {
-    /// `shown` converts a time.
+    /// Converts the history that the segment has. `shown` converts a stored time to a [`SystemTime`].
     pub(super) fn new(
         id: u64,
         history: &segment::History,

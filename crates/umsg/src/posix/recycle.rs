@@ -25,11 +25,12 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use umsg_shm::posix_engine::segment::Policy;
 
-/// The mode of the queues, and of their files.
+/// The mode of a queue whose segment may be used again, and of the queue's file.
 const PRIVATE: u32 = 0o600;
 
 impl OpenOptions {
-    /// Sets whether the creator of a new queue may later [`vacate`](Queue::vacate) the queue, if the queue meets the conditions.
+    /// Sets whether the creator of a new queue may later [`vacate`](Queue::vacate) the queue, if the queue meets the conditions in the module's
+    /// table.
     #[doc(hidden)]
     pub fn recyclable(&mut self, recyclable: bool) -> &mut Self {
         self.recyclable = recyclable;
@@ -135,7 +136,7 @@ impl Queue {
     }
 }
 
-/// Removes the file of a vacated queue from its name.
+/// Removes the name of a vacated queue's file, so that the name is free.
 #[doc(hidden)]
 pub fn give_up(namespace: &Namespace, name: &OsStr) {
     if let Ok(name) = QueueName::parse(name) {

@@ -26,7 +26,7 @@ use umsg_shm::posix_engine::{DeadLetter, LeaseHandle, Origin};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 
-/// The time for which each step in the other queue waits for a lock whose owner is stopped.
+/// The time for which each step in the destination queue waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Selects the dead letters that [`Queue::redrive`] sends back, and their destination. By default: all dead letters, each to the queue from which
@@ -267,7 +267,7 @@ impl RedriveFailure {
         }
     }
 
-    /// Returns whether another message for the same queue may succeed.
+    /// Returns whether the failure concerns only this message, so that another message may be sent to the same queue.
     fn is_of_message(&self) -> bool {
         matches!(self, RedriveFailure::Send(SendError::TooLong { .. }))
     }

@@ -198,7 +198,8 @@ impl Queue {
                 open: true,
             }),
             Err(fault) => {
-                // The cancellation can fail if more than the message's place is corrupted, or a lock's owner is stopped.
+                // The place of the message is corrupted. If other data of the queue are corrupted, too, or if the owner of a lock is stopped, the
+                // cancellation fails.
                 let _ = self.engine.cancel(me, &handle, deadline);
                 Err(self.send_error(fault.into()))
             }

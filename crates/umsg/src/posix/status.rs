@@ -124,7 +124,7 @@ pub(super) fn attributes(engine: &Engine) -> Attributes {
     with_counts(engine, &engine.counts())
 }
 
-/// Returns the attributes at one instant, with the limits of [`Engine::settled_counts`].
+/// Returns the attributes at one instant, with the restrictions of [`Engine::settled_counts`].
 pub(super) fn settled_attributes(engine: &Engine) -> Attributes {
     with_counts(engine, &engine.settled_counts(thread::current()))
 }

@@ -10,7 +10,7 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::random::mix;
 use umsg_shm::sys::thread;
 
-/// The time for which a failed step tries to return its room to the other queue, if a process is stopped inside that queue.
+/// The time for which a failed [`send_copy`] tries to cancel its reservation in the destination queue, if a process is stopped inside that queue.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Returns the number of a queue that moves messages: a hash of the file's inode number and the time of the queue's creation.

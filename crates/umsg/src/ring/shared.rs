@@ -12,7 +12,7 @@ use umsg_shm::sys::liveness;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, process};
 
-/// The time after a check for which an owner found alive is not checked again, in nanoseconds.
+/// If a check has found the owner alive, the owner is not checked again for this time, in nanoseconds.
 const TRUST: u64 = 10_000_000;
 
 /// The shared state of both ends.
@@ -60,7 +60,7 @@ impl Shared {
         self.own == thread::current().pid()
     }
 
-    /// Prefetches the cell of the next message, because the receiver is reading that cell.
+    /// Prefetches the cell of the next message for writing. The receiver reads that cell while it waits, so another processor's cache has the cell.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         let segment = self.engine.segment();
@@ -116,7 +116,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Checks that the ring still has a receiving process. For a sender that the ring refused without a reason.
+    /// Checks that the ring is enabled and that its owner lives. A sender calls this function after a failure that a closed ring or a dead owner may
+    /// have caused.
     #[cold]
     pub(super) fn check_receiver(&self) -> Result<(), SendError> {
         self.check_state()?;

@@ -27,7 +27,7 @@ const CHUNK: usize = 512;
 /// The number of entries that a sweep checks.
 const SWEEP: usize = 64;
 
-/// The slot to which an entry leads.
+/// An attached queue, which lies in a slot to which an entry leads.
 pub(crate) struct Attached<T: Send + Sync + 'static> {
     id: i32,
     queue: T,

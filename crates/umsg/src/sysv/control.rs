@@ -61,8 +61,8 @@ impl Queue {
     /// The new owner and group get access to the queue's file. For this, a caller other than root must own the file. The creator owns the file, as
     /// long as root does not give the file away. The file system must support access control lists; tmpfs does.
     ///
-    /// Only the file's owner and root can remove the names of a removed queue from a shared directory. Until then, other users
-    /// can create no queue of its key.
+    /// Only the file's owner and root can remove the names of a removed queue from a shared directory. Until the owner or root has removed the names,
+    /// other users can create no queue of its key.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -146,7 +146,7 @@ impl Queue {
             crash_point!(MSGCTL_APPLIED);
             // If the step fails, the file's rights stay wider than necessary. A failure is unlikely, because the same step succeeded a moment ago.
             let _ = file_rights::give(file.as_fd(), &[after]);
-            // A change after this check finds the file as it is now.
+            // A process that changes the rights after this check begins with the file as it is now.
             if fixed.rights.version() == version {
                 break;
             }
@@ -173,7 +173,7 @@ impl Queue {
             if let Some(bytes) = change.qbytes {
                 fixed.control.set_capacity(held, bytes);
             }
-            // The engine adds one after this closure, under the same lock.
+            // The engine adds one to the version after this closure, under the same lock.
             version = fixed.rights.version().wrapping_add(1);
             Ok(())
         });
@@ -190,7 +190,7 @@ impl Queue {
         }
         if let Some(mode) = change.mode {
             let mode = mode & 0o777;
-            // The calls of C pass a mode with every change.
+            // In C, each IPC_SET passes a mode. So the queue's present mode is accepted, even if the namespace refuses such modes.
             let is_new = mode != Rights::of(self.engine.segment().fixed()).mode;
             if is_new && !self.namespace.limits()?.allow_mode(mode) {
                 return Err(ControlError::ModeNotEnforced { mode });
@@ -350,7 +350,7 @@ fn remove_if(
         // A stopped process keeps the lock, or the data that the lock guards are corrupted.
         Err(error) => match (done(engine, engine.remove_unlocked(&may)), error) {
             (Ok(()), _) => Ok(()),
-            // The owner in the header may be overwritten, too.
+            // In a corrupted queue, the owner in the header may be wrong, so `NotOwner` is not reported.
             (Err(_), Queue(Damaged)) => Err(Damaged.into()),
             (Err(error), _) => Err(error),
         },

@@ -170,7 +170,7 @@ fn name(
             };
             put_key_symlink(new.files(), link, to)
         });
-        // The index still belongs to this process.
+        // The file at the index still belongs to this creation, because this process holds its user's lock.
         if linked.is_err() {
             new.files().take_file(index, caller().0.as_raw());
         }
@@ -229,7 +229,7 @@ impl Number {
     }
 }
 
-/// Makes the key symlink of a numbered queue.
+/// Makes the key symlink of a queue that has its index and its identifier.
 fn put_key_symlink(
     files: &mut Files,
     link: String,

@@ -54,7 +54,8 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
         return give_mode(file, &stat, &list);
     }
     match give_list(file, &list) {
-        // Without a list, the next change treats the file's owner and group as the owner and group of the queue.
+        // The file system has no access control lists, and a mode grants the same access. Without a list, the next change takes the file's owner and
+        // group for those of the queue.
         Err(Errno::OPNOTSUPP) if list.grants_what_its_mode_grants(&stat) => {
             give_mode(file, &stat, &list)
         }
@@ -91,7 +92,7 @@ pub(super) fn hand_over(
 }
 
 fn give_mode(file: BorrowedFd<'_>, stat: &Stat, list: &List) -> io::Result<()> {
-    // A list that is equivalent to a mode becomes a mode, in one step.
+    // If the file has a list, the new list replaces it in one step. The kernel turns a list that is equivalent to a mode into that mode.
     match fs::fgetxattr_query(file, ATTRIBUTE) {
         Ok(_) => fs::fsetxattr(file, ATTRIBUTE, &list.bytes(), XattrFlags::empty()),
         Err(_) if stat.st_mode & 0o7777 == list.mode() => Ok(()),
@@ -140,8 +141,8 @@ impl List {
             .iter()
             .flat_map(|r| [r.gid, r.cgid].map(|group| (group, class(r, 3))))
             .collect();
-        // The file's owner may have given the queue away, and may be a member of a group with access. The kernel checks the entry of the file's
-        // owner first.
+        // The file's owner may have given the queue away, and may be a member of a group with access. For the file's owner, the kernel checks only
+        // the owner's entry. So that entry grants the access that any of the groups has.
         let a_group = groups.iter().any(|(_, may)| *may);
         let owner = users.contains(&stat.st_uid) || others || a_group;
         let mut of_file = groups.iter().filter(|(group, _)| *group == stat.st_gid);

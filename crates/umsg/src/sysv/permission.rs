@@ -174,7 +174,7 @@ impl Judged {
     /// Checks a permission. Returns the version of the queue's rights under which the caller has the permission.
     #[inline(always)]
     pub(super) fn may(&self, fixed: &Fixed, access: Access) -> Result<u32, Denied> {
-        // RIGHTS: the version is read before the rights.
+        // Rule RIGHTS of docs/protocols.md: a call reads the version before the rights, and a change stores the version last.
         let version = fixed.rights.version_to_check();
         let stamp = stamp(version);
         // Relaxed: the word itself contains the versions to which it belongs.

@@ -18,8 +18,8 @@ use umsg_shm::sys::thread;
 /// A forked child is not counted through its parent's producer, and needs a producer of its own. A leaked producer counts until its process ends.
 ///
 /// # If the process dies
-/// A receiver that finds no message notices the death within some milliseconds. A blocked receiver or a poller notices the death within a tenth of a
-/// second.
+/// A receiver that finds no message notices the death of the last producer within some milliseconds. A blocked receiver or a poller notices the death
+/// within a tenth of a second.
 #[derive(Debug)]
 #[must_use = "a producer that is dropped may end the stream"]
 pub struct Producer<'q> {

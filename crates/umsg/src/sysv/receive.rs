@@ -13,7 +13,7 @@ use umsg_shm::sysv_engine::{Call, Refused, Taken, Why};
 /// Whether a receive learns of the end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heeds {
-    /// The receive fails at the end.
+    /// The receive fails at the end of the stream.
     End,
     /// The receive waits, as msgrcv(2) does: the kernel's queues have no end.
     Nothing,

@@ -31,7 +31,7 @@ use umsg_shm::sys::{clock, thread};
 use umsg_shm::sysv_engine::Successor;
 use umsg_shm::sysv_engine::segment::{Fixed, Tenure};
 
-/// The mode of the queues, and of their files.
+/// The mode of a queue whose segment may be used again, and of the queue's file.
 pub(super) const PRIVATE_MODE: u32 = 0o600;
 
 /// The file of a queue whose segment this process may use again.
@@ -103,16 +103,18 @@ impl OwnFile {
         })
     }
 
-    /// Returns whether all conditions on files held a moment ago. The function makes no system call.
+    /// Returns whether the conditions of the module's table, except the last one, were checked less than [`BELIEVED`] ago, and no change was counted
+    /// since the check. The function makes no system call.
     fn is_believed(&self) -> bool {
-        // Relaxed, here and below: two threads may compare at the same time. A child in another time namespace may have an earlier clock.
+        // Relaxed, here and below: at worst, two threads check at the same time. The subtraction wraps around: a child in another time namespace may
+        // have an earlier clock.
         let age = clock::monotonic_coarse().wrapping_sub(self.since.load(Ordering::Relaxed));
         age < BELIEVED && self.changes.count() == Some(self.count.load(Ordering::Relaxed))
     }
 
-    /// Compares the conditions on files.
+    /// Checks the conditions of the module's table again, except the last one.
     fn is_unchanged(&self, namespace: &Namespace) -> bool {
-        // The count and the time are read before the comparison.
+        // The count and the time are read before the check, so that the next call notices a change during the check.
         let (count, since) = (self.changes.count(), clock::monotonic_coarse());
         if self.is_as_created(namespace) != Some(true) {
             return false;

@@ -131,7 +131,7 @@ pub(super) fn judge(found: ExistingQueue, request: GetRequest) -> Result<Existin
     }
     let granted = match &found.file {
         Some((_, summary)) => Rights::of_summary(summary).grant(request.asked),
-        // A caller that asks for no permission gets the identifier.
+        // A caller that may not open the file gets the identifier only if it asks for no permission.
         None => request.asked & 0o777 == 0,
     };
     match granted {

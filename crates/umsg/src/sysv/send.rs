@@ -217,7 +217,7 @@ impl Queue {
         }
         self.engine
             .look_for_producers(thread::current(), Deadline::Passed);
-        // If the queue has been closed by now, its rights have another version.
+        // If the queue has been closed by now, its rights have another version, so the engine makes the call check again.
         Ok(version)
     }
 

@@ -37,7 +37,7 @@ enum Named {
 }
 
 impl Named {
-    /// Returns None for a name that this module does not make.
+    /// Parses the name of a directory. Returns None for a name that this module does not make.
     fn by(name: &OsStr) -> Option<Named> {
         let name = name.to_str()?.strip_prefix(PREFIX)?;
         let mut parts = name.split('-');

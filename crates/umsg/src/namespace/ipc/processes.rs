@@ -152,7 +152,8 @@ fn may_use(process: u32) -> bool {
 }
 
 /// Returns whether a process is a supervisor, which stays in the IPC namespace in which it was started and uses queues for its programs only. If
-/// another program takes this name, only its own directory can be removed, and no directory of a process with another name.
+/// another program takes the name of a supervisor, the search ignores that program: the directory that the program uses may be removed, but no
+/// directory that a process of another name uses.
 fn is_supervisor(process: u32) -> bool {
     files::read(format!("/proc/{process}/comm"))
         .is_ok_and(|name| name.trim_ascii_end() == SUPERVISOR.to_bytes())

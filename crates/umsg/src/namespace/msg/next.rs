@@ -46,7 +46,7 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// The state before the first identifier.
+    /// The value before any identifier is assigned.
     const FIRST: Next = Next {
         index: None,
         turn: 0,
@@ -61,7 +61,7 @@ impl Next {
         [begin..end, 0..begin.min(end), end..INDICES]
     }
 
-    /// Returns the state after an identifier with this index. The turn counts how often the indices wrapped around.
+    /// Returns the value after the assignment of an identifier with this index. The turn counts how often the indices wrapped around.
     pub(crate) fn with(self, index: u32) -> Next {
         let begins_anew = self.index.is_some_and(|last| index <= last);
         Next {
@@ -108,7 +108,7 @@ impl Next {
         self.turn <= clock::realtime() / TURN
     }
 
-    /// Returns the state of a directory that has queues and no counts.
+    /// Returns the value for a directory that has queues, but no user's file `next`: the clock supplies the turn.
     fn by_the_clock() -> Next {
         Next {
             index: None,

@@ -29,7 +29,7 @@ use umsg_shm::sys::clock;
 
 /// The name of the lock. A user's directory is settled if it contains a lock.
 pub(super) const LOCK: &str = "lock";
-/// The mode of the other files: the owner writes them, and every process that creates queues reads them.
+/// The mode of all files except the lock: the owner writes them, and every process that creates queues reads them.
 const MODE: u32 = 0o644;
 
 fn meeting(base: &Path, user: u32) -> Meeting<'_> {

@@ -106,7 +106,7 @@ fn publish_through(
             {
                 return Err(creation_error("rename", queues, error));
             }
-            // These errors also mean that the entry belongs to another user, and so can't be replaced.
+            // An entry has the name and is no empty directory, or the entry belongs to another user and so can't be replaced.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => {
                 make_way(queues, name, &mut patience)?;
             }

@@ -99,7 +99,7 @@ impl Namespace {
     }
 }
 
-/// Returns the directories among the queues.
+/// Returns the names of the directories in the directory of queues. Each of them may be a transient queue.
 fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceError> {
     let mut names = Vec::new();
     // On file systems that count links to directories, a directory has one link from its parent, one from itself, and one from each

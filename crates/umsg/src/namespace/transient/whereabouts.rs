@@ -40,8 +40,8 @@ fn among_queues(entry: &Path, goes: bool) -> Option<Whereabouts<'_>> {
     })
 }
 
-/// Each namespace has a second entry next to the directory of the POSIX queues: the record, or the other directory if root has not claimed
-/// the namespace yet.
+/// Returns whether the directory holds a namespace. Besides the directory of the POSIX queues, each namespace has a record, or, before its record is
+/// written, the directory of the System V queues.
 fn has_a_namespace(directory: &Path) -> bool {
     let has = |name| fs::lstat(directory.join(name)).is_ok();
     has(record::NAME) || has(SYSV)

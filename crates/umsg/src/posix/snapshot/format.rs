@@ -19,7 +19,7 @@ pub(super) const MINOR: u16 = 1;
 const WITH_HISTORIES: u16 = 2;
 /// A bit of the flags. In versions 1.1 and 3, the flags follow the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
-/// A bit of the flags of both versions. A reader that does not know this bit restores a queue without traces.
+/// A bit of the flags in versions 1.1 and 3. A reader that does not know this bit restores a queue without traces.
 const TRACE_MESSAGES: u32 = 8;
 /// Bits of the flags of version 3.
 const CLOSE_WITH_LAST_PRODUCER: u32 = 2;
@@ -153,7 +153,8 @@ impl Header {
         self.record_head as usize >= Header::known_record_head(self.major, true)
     }
 
-    /// Decodes the bytes after the start. The bytes after the names are the flags of version 1.1, or belong to a later version.
+    /// Decodes the fields of a header after its first [`START`] bytes. The bytes after the names are the flags of version 1.1, or belong to a later
+    /// version.
     pub(super) fn decode(major: u16, bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
         let (mut header, on_full) =

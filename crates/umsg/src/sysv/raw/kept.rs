@@ -2,8 +2,8 @@
 //!
 //! The process keeps no segment until the program removes a queue that it has created. From then on, it creates queues whose segments it may keep.
 //!
-//! Each entry is a [`Link`], which changes with one instruction. So signal handlers and threads may call all functions. A forked child has
-//! the entries of its parent; the lock of a segment and the state in its header decide which of them makes the next queue.
+//! Each entry is a [`Link`], which changes with one instruction. So signal handlers and threads may call all functions. A forked child has the
+//! entries of its parent; the lock of a segment and the state in its header decide which of the two processes makes the next queue.
 
 use super::super::attachments::Attached;
 use super::super::queue::Queue;
@@ -108,7 +108,7 @@ pub(super) fn forget_all() {
     }
 }
 
-/// Keeps the segment of a queue, and takes over its use count. If there is no free entry, gives the segment up.
+/// Keeps the segment of a queue. The entry takes over the use of the segment that `word` counts. If there is no free entry, gives the segment up.
 fn keep(word: Word<Attached<Queue>>) {
     if !KEPT.iter().any(|link| link.put_if_empty(word)) {
         let kept = word.hold();

@@ -362,7 +362,7 @@ mod tests {
         assert!(Snapshot::read(&[&whole[..], b"x"].concat()[..]).is_err());
     }
 
-    /// Returns a snapshot of a queue with one message, which is closed for sending and has both policies.
+    /// Returns a snapshot of a queue with one message, a retry delay and the close by the last producer. The queue is closed for sending.
     fn with_states() -> Snapshot {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let namespace = crate::Namespace::at(dir.path()).unwrap();
