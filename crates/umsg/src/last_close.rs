@@ -94,7 +94,7 @@ pub(crate) fn set_dead_letter_label(file: BorrowedFd<'_>, label: DeadLetterLabel
     rustix::io::pwrite(file, &bytes, LABEL as u64) == Ok(bytes.len())
 }
 
-/// Reads a word of a queue's rules. The word is read, not mapped, because the file may be anything.
+/// Reads a word of a queue's rules. The word is read, not mapped, because the file may be no queue, or be too short.
 fn word(file: BorrowedFd<'_>, at: usize) -> Option<u64> {
     let word = |at: usize| {
         let mut bytes = [0; 8];

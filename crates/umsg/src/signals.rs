@@ -10,9 +10,9 @@
 //! can forge it.
 //!
 //! [`defer`] has a second effect, on the interrupted call. The kernel ends a blocking call with `Interrupted` (EINTR) when a
-//! handler without SA_RESTART runs while the call sleeps. A call on a System V queue ends when any handler runs. But a call also
-//! spins before it sleeps, and wakes up every 100 ms to check the queue. If a handler runs in these microseconds, the kernel does not end the call.
-//! So `defer` counts the handlers of each thread, and the call checks the count and falls asleep in one step.
+//! handler without SA_RESTART runs while the call sleeps. A call on a System V queue ends when any handler runs. But a call also spins before it
+//! sleeps, and wakes up every 100 ms to check the queue. If a handler runs while the call is awake, the kernel does not end the call. So `defer`
+//! counts the handlers of each thread, and the call checks the count and falls asleep in one step.
 pub use real::{Caller, Handlers, all_handlers_defer, can_wait, defer, defer_with_flags};
 mod truncation;
 pub use truncation::{catch_truncation, guard_mappings, mend_truncation};

@@ -276,7 +276,7 @@ fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_
         let blocks = wait_until(Duration::from_secs(10), || {
             queue.status().blocked_senders == 1
         });
-        // Receives before the assertion: if it failed first, the join would wait for the sender until tomorrow.
+        // Receives before the assertion: if the assertion failed first, the join would wait for the sender, whose deadline is tomorrow.
         let first = queue.receive_vec();
         assert!(blocks);
         assert_eq!(first.unwrap().data, b"a");

@@ -11,8 +11,8 @@ use std::time::Duration;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::map::{Mapping, PAGE};
 
-/// The number of checks of a thread. If no check finds that the thread's process maps the file, the process is considered not to use the queue. A
-/// program might open and close the queue between two checks.
+/// The number of checks of a thread. If no check finds that the thread's process maps the file, the process is considered not to use the queue. One
+/// check is not enough, because a program may map the file only now and then.
 const LOOKS: u32 = 5;
 /// The pause between two checks of a thread.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-/// The count of a namespace.
+/// The count of changes of a namespace, in its mapped page.
 #[derive(Debug)]
 pub(crate) struct Changes {
     namespace: PathBuf,

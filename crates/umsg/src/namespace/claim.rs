@@ -41,8 +41,8 @@ pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
     settle(directory, true, true)
 }
 
-/// Reads the record. If it has no home of this boot, records the caller's home if the caller may, and reads the record again, because another
-/// process may have written it, too. A record that can't come from an earlier boot comes from this boot.
+/// Reads the record. If the record has no home of this boot and the caller has the permission, records the caller's home. Then reads the record
+/// again, because another process may have written the record at the same time. A record that can't come from an earlier boot comes from this boot.
 fn settle(
     directory: &mut Directory,
     may_record: bool,

@@ -150,7 +150,8 @@ impl Drop for NewLabel {
 }
 
 impl Namespace {
-    /// Returns the dead-letter queue of the queue whose file `owner` owns. None if there is no label, or no trusted label.
+    /// Returns the dead-letter queue that a label names. `owner` owns the queue's file, and only a label of this user is trusted. None if there is no
+    /// such label.
     pub(crate) fn dead_letters(&self, label: Label, owner: u32) -> Option<QueueName> {
         let directory = Directory::open(self.path()).ok()?;
         let (at, path) = directory.locate(label.file_name());
@@ -185,7 +186,7 @@ impl Namespace {
         }
     }
 
-    /// Removes the labels whose queues no longer exist.
+    /// Removes those of `labels` whose queues no longer exist.
     ///
     /// # Errors
     /// Fails if the queues can't be listed.

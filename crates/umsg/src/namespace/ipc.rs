@@ -133,7 +133,7 @@ pub fn shared() -> (&'static str, &'static str) {
     (VARIABLE, SHARE)
 }
 
-/// A directory that a process has used.
+/// The directory that a process has used for an IPC namespace.
 #[derive(Debug)]
 pub struct Used(IpcNamespace, PathBuf);
 

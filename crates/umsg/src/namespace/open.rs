@@ -73,8 +73,8 @@ impl Namespace {
     }
 
     /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that compares the
-    /// file with a file that passed these checks. Also returns whether O_NONBLOCK is set. O_NONBLOCK is not set if, when the process found the
-    /// namespace, only this user and root could create files in it: then the open can't wait for a hostile peer.
+    /// file with a file that passed these checks. Also returns whether O_NONBLOCK is set. O_NONBLOCK is not set if only this user and root could
+    /// create files in the namespace when the process found it: then the open can't wait for a hostile peer.
     ///
     /// # Errors
     /// The errors of open(2).
@@ -130,8 +130,8 @@ impl Namespace {
     /// `NotFound`; `Denied` (`EPERM` of the system call, `EACCES` for callers) if the file belongs to another user; `Namespace(NotWritable)`
     /// if the caller may not write to the directory; `Directory`, `System`.
     ///
-    /// If the file has other names, the call removes its permissions: otherwise other processes would accept the last remaining name as the queue's
-    /// name.
+    /// If the file has other names, the call removes all permissions of the file: otherwise other processes would accept the last remaining name as
+    /// the queue's name.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
@@ -209,7 +209,7 @@ fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
 /// Removes all permissions of a queue's file that has several names and is about to lose one. If the caller may not change the file, the function
 /// has no effect. In that case, the caller may not unlink the file either, except if it owns the directory.
 ///
-/// Another user can create a name for any file that link(2) permits. The caller changes only files of queues.
+/// Another user can give any file that link(2) permits a name in the directory. So the function changes only files that hold a queue.
 pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
     let (at, path) = directory.locate(name);
     let has_several = |stat: &fs::Stat| {

@@ -147,7 +147,7 @@ impl Namespace {
         Ok(bell)
     }
 
-    /// Makes a FIFO of a temporary name.
+    /// Makes a FIFO with a temporary name.
     fn make_unnamed(&self, bells: &[u8]) -> io::Result<(OwnedFd, std::path::PathBuf)> {
         self.check_directory(bells)?;
         let path = self.path().join(TemporaryName::next(TO_POLL_FIFOS).path());

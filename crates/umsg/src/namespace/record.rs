@@ -78,7 +78,7 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
             return Err(damaged(path, "not a file"));
         }
         Err(Errno::NOENT) => return Ok(None),
-        // Only root and the directory's owner can replace the record meanwhile.
+        // After this check, only root and the directory's owner can replace the record.
         Ok(stat) => {
             return known(&stat, || read_named(directory, path));
         }

@@ -34,7 +34,7 @@ use umsg_shm::posix_engine::segment::{self, Seen, Taken};
 /// The mode of a file that a creator keeps for its next queue. No other user has ever had such a file open.
 const PRIVATE: u32 = 0o600;
 
-/// The number of entries of a directory in which a process searches for segments of dead processes.
+/// The maximum number of directory entries that a process checks for files of queues whose creators have died.
 const SWEPT: usize = 256;
 
 /// The state of a name.

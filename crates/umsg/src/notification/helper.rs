@@ -69,7 +69,7 @@ impl Helper {
     #[cold]
     fn start(registrations: &mut Registrations) -> Option<&'static Helper> {
         roomy(|| {
-            // The thread inherits the mask.
+            // The new helper inherits the mask, so no handler of the program runs in the helper.
             let _masked = Masked::all();
             let helper: &'static Helper = Box::leak(Box::new(Helper {
                 calls: AtomicU32::new(0),

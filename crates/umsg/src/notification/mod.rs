@@ -293,7 +293,7 @@ pub(crate) fn take_raised(me: &thread::Thread) {
     }
 }
 
-/// Withdraws one registration. The queue may be closed next.
+/// Withdraws one registration. After the call, the caller may close the queue.
 pub(crate) fn withdraw(ticket: u64, identity: (u64, u64)) {
     withdraw_those(|entry| entry.ticket == ticket);
     end_lingering(identity);

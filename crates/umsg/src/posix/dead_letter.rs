@@ -161,8 +161,8 @@ pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
 }
 
 /// Opens a dead-letter queue to send to it. The dead-letter queue existed when the queue was created. If it is missing, the caller does not create
-/// another one, because the new queue would belong to the first caller, whatever its user. The caller reads nothing of a file that belongs to a user
-/// other than `owner`.
+/// another one, because the new queue would belong to the user of the first caller. The caller reads nothing of a file that belongs to a user other
+/// than `owner`.
 fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undelivered> {
     match OpenOptions::open_of_owner(namespace, name, Some(owner)) {
         Ok(Some(queue)) => Ok(queue),

@@ -90,7 +90,7 @@ fn queue_in(file: BorrowedFd<'_>) -> Result<Seen, OpenError> {
         .ok_or(OpenError::NotFound)
 }
 
-/// Adds the reason why messages stay set aside to the diagnosis, if any messages are set aside.
+/// If any messages are set aside, adds the reason to the diagnosis.
 fn note_undelivered(diagnosis: &mut Diagnosis, file: BorrowedFd<'_>, namespace: &Namespace) {
     let aside = diagnosis.holds.iter();
     let count = aside

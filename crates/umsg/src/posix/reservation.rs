@@ -326,7 +326,7 @@ impl Reservation<'_> {
         })
     }
 
-    /// Sends the message at `until`, a reading of the monotonic clock in nanoseconds.
+    /// Sends the message for a delivery at `until`, a reading of the monotonic clock in nanoseconds.
     pub(super) fn commit_at(self, priority: u32, until: u64) -> Result<(), SendError> {
         self.commit_with(priority, |engine, handle, len, key| {
             engine.commit_at(thread::current(), handle, (len, key), until)
@@ -363,8 +363,8 @@ impl Reservation<'_> {
     #[cold]
     fn abandon(&self) {
         let holds = Leases::of(self.queue.engine.segment());
-        // This thread holds the lock, so no other process changes records. When the interrupted call continues, it finds a dead owner, a case that
-        // every call handles.
+        // This thread holds the lock, so no other process changes records. When the interrupted call continues, it finds a reservation whose owner is
+        // dead, a case that every call handles.
         if let Ok(Some(record)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved)
         {
             // No process with this id started at the changed time, so the owner counts as dead.

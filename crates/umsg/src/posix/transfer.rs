@@ -74,7 +74,7 @@ pub(super) fn forget_left_arrivals(
 ) -> Result<(), Refused> {
     let me = thread::current();
     for ticket in to.engine.arrivals(me, number, Deadline::after(patience))? {
-        // A ticket that has left the source is not used again.
+        // The source no longer records this ticket as departing, and never uses a ticket again. So the arrival needs no record any more.
         if !from.is_departing(me, ticket, Deadline::after(patience))? {
             let origin = Origin {
                 queue: number,

@@ -207,7 +207,7 @@ fn remove_file(
         // Another process has removed the file first.
         return Ok(());
     }
-    // The senders of a living owner still use the doorbell.
+    // If the owner lives, its senders still use the doorbell, so the doorbell stays.
     if is_left {
         let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
         namespace.remove_sockets_of_rings(&place::prefix(stat.st_ino), stat.st_uid);

@@ -62,7 +62,7 @@ pub unsafe fn mend_truncation(signal: i32, info: *const libc::siginfo_t) -> bool
     if signal != libc::SIGBUS {
         return false;
     }
-    // SAFETY: by this function's own contract. With this code, the union holds an address.
+    // SAFETY: by this function's own contract. If the code is BUS_ADRERR, the union holds an address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
     code == BUS_ADRERR && cut::mend(address)
 }

@@ -29,7 +29,7 @@ impl Outgoing for [(i64, &[u8])] {
     }
 }
 
-/// The batch of the engine for outgoing messages.
+/// Passes outgoing messages to the engine as a batch.
 struct OutOf<'a, O: ?Sized>(&'a O);
 
 impl<O: Outgoing + ?Sized> Batch for OutOf<'_, O> {

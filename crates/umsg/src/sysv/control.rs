@@ -378,7 +378,7 @@ pub(super) fn done<T>(
             }
             Err(fault.into())
         }
-        // Only waiters and receivers get the other reasons.
+        // The engine gives the other reasons only to calls that wait or receive.
         Err(_) => Err(ControlError::Busy),
     }
 }

@@ -155,7 +155,8 @@ fn name(
             false if key == PRIVATE => continue,
             false => return Err(OpenError::KeyTaken { link }),
         }
-        // No key symlink has this identifier: a process that finds the linked file before `number` finds no queue.
+        // No key symlink has this identifier. So a process that finds the linked file before `number.give` has set the final identifier finds no
+        // queue.
         segment.set_id(number.id(index));
         match new.link(index) {
             Err(FileError::AlreadyExists) => continue,

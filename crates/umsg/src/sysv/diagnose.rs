@@ -84,7 +84,7 @@ pub fn repair_id(namespace: &Namespace, id: i32) -> Result<Repaired, OpenError> 
     of_id(namespace, id, diagnosis::sysv::mend)
 }
 
-/// An operation on a queue's file.
+/// A function that diagnoses or repairs the queue in a file.
 type Treat<T> = fn(BorrowedFd<'_>, &Namespace, IdAndKey) -> Result<T, error::OpenError>;
 
 fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, OpenError> {

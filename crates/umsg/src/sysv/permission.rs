@@ -198,7 +198,7 @@ impl Judged {
             .filter(|access| rights.grant(*access as u32))
             .fold(0, |granted, access| granted | access as u64);
         let is_closed = (stamp >> 32) as u32 & CLOSED != 0;
-        // Each send to a queue that the death of a producer may close checks the producers.
+        // If the death of a producer may close the queue, each send has to check the producers. So the permission to send is not cached.
         let has_producers = Policy::read(&fixed.delivery).close_with_producers;
         if granted & Access::Write as u64 != 0 && !is_closed && !has_producers {
             granted |= Access::Send as u64;

@@ -35,7 +35,7 @@ use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, cut};
 use umsg_shm::sysv_engine::segment::{HeaderView, QueueCounts};
 
-/// The number of headers that a process maps.
+/// The maximum number of headers that a process maps.
 const MOST_VIEWS: usize = 4096;
 
 /// A process that requests sums again within this time, in nanoseconds, maps headers.
@@ -71,7 +71,8 @@ struct Watched {
     sums: Option<Sums>,
 }
 
-/// The maximum number of queues with a lock that can't be marked. If there are more such queues, no sums are kept.
+/// The maximum number of queues whose locks can't be marked as counted (`sysv_engine/counted.rs` in `umsg-shm`). If there are more such queues, no
+/// sums are kept.
 const MOST_UNMARKED: usize = 16;
 
 /// The sums over the queues of a scan. [`Known`] has the counts of each queue.

@@ -123,7 +123,7 @@ pub(super) fn key_symlink(
             Ok(lock) => Some(lock),
         },
     };
-    // The state is checked again under the lock of the key symlink's owner.
+    // Whether the key symlink is stale is checked again under the lock of its owner.
     let is_stale =
         files.key_symlink_owner(name)? == Some(owner) && is_stale(files, name, key, index)?;
     let is_free = is_stale && files.take_key_symlink(name, owner);
@@ -209,8 +209,8 @@ fn take_left(files: &mut Files, index: u32, owner: u32, vacant: Vacant) -> bool 
     files.take_file(index, owner)
 }
 
-/// Returns whether a file belongs to no queue. A file without a key symlink is unfinished, and its creator would hold the
-/// owner's lock.
+/// Returns whether a file belongs to no queue. A file without a key symlink belongs to an unfinished queue, and a living creator of that queue would
+/// hold the owner's lock.
 fn is_none(files: &mut Files, index: u32, said: &Summary) -> bool {
     said.is_removed
         || matches!(has_key_symlink(files, said), Ok(false)) && !is_anybodys(files, index)

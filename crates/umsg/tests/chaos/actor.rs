@@ -1,4 +1,4 @@
-//! The part of a process that uses a POSIX queue.
+//! The calls of a test's process on a POSIX queue, which a journal records.
 
 use super::journal::{Deed, How, Journal, Message, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;

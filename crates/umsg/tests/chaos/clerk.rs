@@ -1,5 +1,5 @@
-//! The part of a process that uses a System V queue, as [`Actor`](super::actor::Actor) is for a POSIX queue. In the journal, types take the place of
-//! priorities.
+//! The calls of a test's process on a System V queue, which a journal records, as [`Actor`](super::actor::Actor) does for a POSIX queue. In the
+//! journal, types take the place of priorities.
 
 use super::journal::{How, Journal, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
@@ -14,7 +14,7 @@ impl<'a> Part<'a, Queue> {
         Part::of(queue, journal, role, queue.msgmax())
     }
 
-    /// Makes the part of a process for a queue whose messages have at most `size` bytes.
+    /// Returns the `Clerk` of a process for a queue whose messages have at most `size` bytes.
     pub fn of_short(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Self {
         Part::of(queue, journal, role, size)
     }

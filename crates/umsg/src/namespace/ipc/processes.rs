@@ -128,7 +128,7 @@ impl Others {
                 true
             }
             Err(error) => {
-                // With these two errors, the process has ended after the listing.
+                // These two errors mean that the process has ended after the listing.
                 self.has_failed |= ![Errno::NOENT, Errno::SRCH].contains(&error);
                 false
             }

@@ -142,7 +142,7 @@ impl Wait {
     }
 }
 
-/// Returns the time at which the last name was created in the directory or removed from it.
+/// Returns the time of the last creation or removal of a name in the directory.
 fn changed(directory: &Directory) -> Option<(i64, i64)> {
     let (at, here) = directory.locate(".");
     let stat = fs::statat(at, &here, AtFlags::empty()).ok()?;

@@ -111,7 +111,7 @@ impl Files {
     }
 }
 
-/// The stamp of the directory that holds the users' directories, from a time when it contained only the caller's directory; and the caller. A
+/// The stamp that the directory of all users' directories had when it contained only the caller's directory, and the id of the caller's user. A
 /// directory of another user, settled or not, changes the stamp.
 static ALONE: Mutex<Option<(Stamp, u32)>> = Mutex::new(None);
 

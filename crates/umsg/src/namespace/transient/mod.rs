@@ -169,7 +169,7 @@ fn is_foreign(home: &Directory) -> bool {
     found
 }
 
-/// Returns the queue's file in a directory among the queues, if the directory is a queue's.
+/// Returns the result of lstat(2) for the file in the directory of a transient queue. None if there is no such file.
 pub(in crate::namespace) fn file_of(queues: &Directory, name: &OsStr) -> Option<fs::Stat> {
     let (at, path) = queues.locate(name);
     let stat = fs::statat(at, path.join(FILE), AtFlags::SYMLINK_NOFOLLOW).ok()?;

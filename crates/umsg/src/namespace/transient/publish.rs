@@ -91,7 +91,7 @@ fn publish_through(
         .link_into(queues, &home, OsStr::new(FILE))
         .map_err(|e| creation_error("link", queues, e))?;
     crash_point!(CREATE_HOUSED);
-    // rename(2) would replace any empty directory.
+    // rename(2) would replace any empty directory, even one that belonged to no queue.
     if is_foreign_at(queues, name) {
         return Err(FileError::Directory);
     }

@@ -141,7 +141,7 @@ impl Drop for Unused {
     }
 }
 
-/// Checks whether a queue has to be removed, and whether the caller removes it.
+/// Checks whether a queue has to be removed, and whether the caller may remove it.
 fn find_unused(
     queues: &Directory,
     name: &OsStr,

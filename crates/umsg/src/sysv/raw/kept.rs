@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use umsg_shm::reclaim::{Link, Word};
 use umsg_shm::sys::stack::roomy;
 
-/// The number of segments that are kept.
+/// The maximum number of segments that a process keeps.
 const MOST: usize = 8;
 
 static KEPT: [Link<Attached<Queue>>; MOST] = [const { Link::nowhere() }; MOST];

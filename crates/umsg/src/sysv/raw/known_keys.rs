@@ -66,7 +66,7 @@ pub(super) fn answers(queue: &Queue, key: i32, id: i32, asked: u32) -> bool {
     let wanted = (asked >> 6 | asked >> 3 | asked) & 0o7;
     let may =
         |access: Access| wanted & access as u32 == 0 || queue.judged.may(fixed, access).is_ok();
-    // Programs hardly ever ask for the third bit of a class, so the full search answers a request with that bit.
+    // Programs hardly ever ask for the lowest bit of a class (execute), so the full search answers a request with that bit.
     let grants = wanted & 0o1 == 0 && may(Access::Read) && may(Access::Write);
     grants && queue.key() == key && queue.id() == id && !queue.is_removed()
 }
