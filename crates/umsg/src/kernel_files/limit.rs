@@ -307,7 +307,8 @@ fn parse(text: &[u8]) -> Option<(u32, usize)> {
     Some((value.cast_unsigned(), begin + prefix + count + spaces))
 }
 
-/// Sets the time of the file's last modification to 0. If a stream of the C library later writes to the file, this time becomes the present.
+/// Sets the time of the file's last modification to 0. If a stream of the C library later writes to the file, the kernel sets this time to the
+/// present.
 ///
 /// ```
 /// use std::os::fd::AsFd;

@@ -1,4 +1,5 @@
-//! The kernel's files that belong to message queues, for the drop-in and the supervisor, which answer programs that open them.
+//! Replacements for the kernel's files on message queues. If a program opens one of these files, the drop-in or the supervisor gives the program the
+//! replacement.
 //!
 //! | what | where |
 //! |---|---|

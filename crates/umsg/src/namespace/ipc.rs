@@ -22,8 +22,8 @@
 //! | the last process is killed, or has used no queue there | the directory stays until a process makes another one beside it, or until a sweep (`umsg gc`) |
 //!
 //! A process searches /proc for other processes of the IPC namespace, and ignores supervisors. It does not remove a directory that was made in a PID
-//! namespace whose processes it can't see. Only root's directories are used by processes of several users. Root removes such a directory if /proc
-//! shows root all processes. Another user removes its own directory if /proc shows all processes of this user.
+//! namespace whose processes it can't see. Only root's directories are used by processes of several users. Root removes one of its directories only
+//! if /proc shows root all processes. Another user removes one of its directories only if /proc shows all processes of this user.
 //!
 //! The kernel may use an inode number again. If a process has made an IPC namespace and is alone in it, the namespace is new. The process then
 //! removes the directory that an earlier namespace with this inode number has left.

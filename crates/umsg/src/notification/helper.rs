@@ -3,9 +3,9 @@
 //!
 //! A helper masks all signals, and lives as long as its process.
 //!
-//! If a helper already sleeps on the same record, a thread that registers does not have to wake the helper. Programs that register and unregister
-//! repeatedly usually find it asleep there, because a helper sleeps on the record of a withdrawn registration until the end of its slice
-//! ([`HELPER_SLICE`]).
+//! If a helper already sleeps on the record of a new registration, the thread that registers does not have to wake the helper. A helper sleeps on the
+//! record of a withdrawn registration until the end of its slice ([`HELPER_SLICE`]). So a program that registers and unregisters repeatedly usually
+//! needs no wake-up.
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
 use super::{HELPER_SLICE, Notified, SETTLING, note_raised};

@@ -31,9 +31,9 @@ pub struct History {
     pub uid: Option<u32>,
     /// The time of the call that sent the message first. All times of a history are accurate to a few milliseconds.
     pub sent: SystemTime,
-    /// The first delivery on a lease. `None` if there was none.
+    /// The time of the first delivery on a lease. `None` if there was none.
     pub first_delivery: Option<SystemTime>,
-    /// The last delivery on a lease.
+    /// The time of the last delivery on a lease. `None` if there was none.
     pub last_delivery: Option<SystemTime>,
     /// The number of deliveries on a lease, summed over all stays in a source.
     pub deliveries: u32,

@@ -74,8 +74,8 @@ impl From<&Stat> for FileState {
 }
 
 impl KnownFile {
-    /// Opens the file that has a queue's name (without its slash) for reading, writing or both, on the lowest free
-    /// number. The descriptor of [`open_queue`](Self::open_queue) has O_NONBLOCK if `nonblocking`.
+    /// Opens the file that has a queue's name (without its slash) for reading, writing or both. The descriptor gets the lowest free number. The
+    /// descriptor of [`open_queue`](Self::open_queue) has O_NONBLOCK if `nonblocking`.
     ///
     /// # Errors
     /// The errors of open(2) and fstat(2). `ENOENT`: no queue has the name.

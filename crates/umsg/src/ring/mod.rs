@@ -1,5 +1,6 @@
 //! Message rings. A ring carries messages from many senders to its one receiver, a thread or a process. A sender posts messages as io_uring's
-//! MSG_RING posts completions to another ring. A ring replaces a queue with a separate wake-up, and works where io_uring is disabled.
+//! MSG_RING posts completions to another ring. A program needs no separate wake-up beside a ring, as it would beside a queue. A ring also works where
+//! io_uring is disabled.
 //!
 //! A message is `user_data`, `res`, `flags`, and up to 64 bytes. A ring can be made for longer payloads. Posting involves the receiver only if the
 //! receiver sleeps. A receiver that waits for `n` messages is woken once, when the ring has `n` messages.

@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OwnedMessage {
-    /// The value that the sender has set.
+    /// The `user_data` that the sender has set.
     pub user_data: u64,
-    /// The value that the sender has set. If the message has a descriptor, the number of that descriptor in this process.
+    /// The `res` that the sender has set. If the message has a descriptor, the number of that descriptor in this process.
     pub res: i32,
-    /// The value that the sender has set.
+    /// The `flags` that the sender has set.
     pub flags: u32,
     /// The payload.
     pub payload: Vec<u8>,

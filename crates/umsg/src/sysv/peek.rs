@@ -59,8 +59,8 @@ impl From<Seen> for Peeked {
 }
 
 impl Queue {
-    /// Copies the `n`th message in order of arrival and leaves it in the queue. Message 0 is the oldest. A copy of the next
-    /// message takes constant time. Source: MSG_COPY in msgrcv(2).
+    /// Copies the `n`th message in order of arrival and leaves it in the queue. Message 0 is the oldest. After a copy of a message, a copy of the
+    /// next message takes constant time. Source: MSG_COPY in msgrcv(2).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

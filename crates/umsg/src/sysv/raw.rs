@@ -415,7 +415,7 @@ impl Used {
 /// The message that msgrcv(2) selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The first wanted message, and whether a longer message is cut off.
+    /// The first wanted message, and whether a message that is longer than the buffer is truncated.
     Want(Want, bool),
     /// A copy of the message at this position, and whether MSG_NOERROR was set. A copied message is never truncated.
     Copy(i64, bool),

@@ -103,8 +103,8 @@ impl OwnFile {
         })
     }
 
-    /// Returns whether the conditions of the module's table, except the last one, were checked less than [`BELIEVED`] ago, and no change was counted
-    /// since the check. The function makes no system call.
+    /// Returns whether the conditions of the module's table, except the last one, were checked less than [`BELIEVED`] ago. No change may have been
+    /// counted since the check. The function makes no system call.
     fn is_believed(&self) -> bool {
         // Relaxed, here and below: at worst, two threads check at the same time. The subtraction wraps around: a child in another time namespace may
         // have an earlier clock.

@@ -33,7 +33,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 pub(crate) enum Removal {
     /// No process had the queue open. This or another process has removed it.
     Gone,
-    /// The queue stays: a process has it open, or has not opened it yet, or the queue is not transient.
+    /// The queue stays: a process has it open, no process has opened it yet, or the queue is not transient.
     Stays,
     /// No process has the queue open, and the caller may not remove it.
     Denied,
