@@ -103,7 +103,7 @@ fn block_signals() -> Result<libc::sigset_t, Failure> {
 }
 
 fn unblock(signals: &libc::sigset_t) {
-    // SAFETY: the set was initialized by `block_signals`, and a null pointer for the old mask is valid.
+    // SAFETY: the set was initialised by `block_signals`, and a null pointer for the old mask is valid.
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, signals, ptr::null_mut()) };
 }
 
@@ -130,7 +130,7 @@ fn wait_for(
             tv_sec: left.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(left.subsec_nanos()),
         };
-        // SAFETY: the set is initialized, the timeout is valid, and a null pointer for the siginfo is valid.
+        // SAFETY: the set is initialised, the timeout is valid, and a null pointer for the siginfo is valid.
         let signal = unsafe { libc::sigtimedwait(signals, ptr::null_mut(), &raw const timeout) };
         if signal > 0 && signal != libc::SIGCHLD {
             return Err(Failure::new(format!("stopped by signal {signal}")));

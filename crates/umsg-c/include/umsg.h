@@ -196,7 +196,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * If the process dies before the call returns, the name was removed or still exists.
+ * Before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
@@ -219,7 +219,7 @@ int umsg_mq_unlink(const char *name);
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * If the process dies before the call returns, the name was removed or still exists.
+ * Before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_mq_open_with(3), umsg_mq_unlink(3)
@@ -313,8 +313,8 @@ struct umsg_mq_options {
      */
     const char *dead_letter;
     /*
-     * The maximum number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
-     * queue, so dead_letter must be set, too.
+     * The maximum number of leases of a message in a created queue; 0 for no limit. A message that has had so many leases without an acknowledgement
+     * moves to the dead-letter queue, so dead_letter must be set, too.
      */
     uint32_t max_deliveries;
     /* Flags of a created queue: 0, or any of UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER and UMSG_TRACE_MESSAGES. */
@@ -405,7 +405,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * - EPIPE: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -429,7 +429,7 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
@@ -458,7 +458,7 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * The errors of umsg_mq_send(3).
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+ * Before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
  * delivered in any case.
  *
  * See also:
@@ -551,7 +551,7 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
  * - EPIPE: the end of the stream: the queue was closed by umsg_mq_close_send(3), and all its messages are received.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
+ * Before the call returns, the message is still in the queue, or lost if it was already copied out.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_timedreceive(3), mq_receive(3)
@@ -575,7 +575,7 @@ ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigne
  * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
+ * Before the call returns, the message is still in the queue, or lost if it was already copied out.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_timedsend(3), clock_gettime(2), mq_timedreceive(3)
@@ -628,7 +628,7 @@ struct umsg_mq_message {
  * - ETIMEDOUT: the deadline passed before there was room for all messages.
  *
  * If the process dies:
- * If the process dies before the call returns, either all messages were sent or none.
+ * Before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_mq_receive_batch(3), umsg_mq_send(3), umsg_mq_send_some(3)
@@ -656,7 +656,7 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
  *
  * If the process dies:
- * If the process dies before the call returns, some of the first messages were sent, each of them complete.
+ * Before the call returns, some of the first messages were sent, each of them complete.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_send_batch(3)
@@ -697,7 +697,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
- * If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
+ * Before the call returns, the messages that were already copied are lost. The other messages are in the queue.
  *
  * See also:
  * umsg_mq_lease(3), umsg_mq_receive(3), umsg_mq_send_batch(3)
@@ -729,7 +729,7 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  *
  * If the process dies:
- * If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+ * Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
  * end within a tenth of a second.
  *
  * See also:
@@ -749,7 +749,7 @@ int umsg_mq_close_send(umsg_mqd_t mqdes);
  * The errors of umsg_mq_close_send(3).
  *
  * If the process dies:
- * If the process dies before the call returns, the queue is either closed or open.
+ * Before the call returns, the queue is either closed or open.
  *
  * See also:
  * umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -771,7 +771,7 @@ int umsg_mq_reopen_send(umsg_mqd_t mqdes);
  * The errors of umsg_mq_close_send(3), and these:
  *
  * - EPIPE: the queue is closed for sending.
- * - EUSERS: the queue already has 32 living producers.
+ * - EUSERS: 32 other living processes are already producers of the queue.
  *
  * If the process dies:
  * The process is no longer counted as a producer. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked
@@ -875,7 +875,7 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_mq_cancel(3), umsg_mq_reserve(3)
@@ -983,7 +983,7 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  *   gets the message, or has already received it.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is removed or goes back to its old place.
+ * Before the call returns, the message is removed or goes back to its old place.
  *
  * See also:
  * umsg_defer_signal(3), umsg_mq_lease(3), umsg_mq_return(3)
@@ -1097,7 +1097,7 @@ struct umsg_mq_history {
     int64_t uid;
     /* Process id of the first sender. */
     pid_t pid;
-    /* The number of deliveries on a lease, in all times that the message was in a source queue. */
+    /* The number of deliveries on a lease, summed over all stays of the message in a source queue. */
     uint32_t deliveries;
     /* The number of times that the message was sent back. */
     uint32_t redrives;
@@ -1503,7 +1503,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  * - EMSGSIZE: a message is longer than the queue's message size.
  *
  * If the process dies:
- * If the process dies before the call returns, either all messages were sent or none.
+ * Before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_mq_restore(3), umsg_mq_snapshot(3)
@@ -1634,8 +1634,8 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
  * handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
  *
- * A message, room or the end of the stream may also come without a call: the delivery time of a delayed message arrives, the holder of a lease or of
- * a reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and retry_delay of
+ * A message, room or the end of the stream may also come without a call: the delivery time of a delayed message comes, the holder of a lease or of a
+ * reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and retry_delay of
  * umsg_mq_open_with(3). A thread of the library checks for these changes, and makes the descriptor ready within a tenth of a second.
  *
  * If a process polls before the queue has its first delayed message, lease or reservation, the library does not run the thread for these changes
@@ -1789,7 +1789,7 @@ int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options
  * - EPIPE: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -1813,7 +1813,7 @@ int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
@@ -1843,7 +1843,7 @@ int umsg_msg_timedsend(int msqid,
  * The errors of umsg_msgsnd(3).
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+ * Before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
  * delivered in any case.
  *
  * See also:
@@ -1903,7 +1903,7 @@ int umsg_msg_timedsend_after(int msqid,
  * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  *
  * If the process dies:
- * If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+ * Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
  * end within a tenth of a second.
  *
  * See also:
@@ -1923,7 +1923,7 @@ int umsg_msg_close_send(int msqid);
  * The errors of umsg_msg_close_send(3).
  *
  * If the process dies:
- * If the process dies before the call returns, the queue is either closed or open.
+ * Before the call returns, the queue is either closed or open.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
@@ -1945,7 +1945,7 @@ int umsg_msg_reopen_send(int msqid);
  * The errors of umsg_msg_close_send(3), and these:
  *
  * - EPIPE: the queue is closed for sending.
- * - EUSERS: the queue already has 32 living producers.
+ * - EUSERS: 32 other living processes are already producers of the queue.
  *
  * If the process dies:
  * The process is no longer counted as a producer. A receiver or a poller of this library notices the death within a tenth of a second.
@@ -2016,7 +2016,7 @@ int umsg_msg_end_producing(int msqid);
  * - EPIPE: the end of the stream: the queue was closed by umsg_msg_close_send(3), and no matching message is left or can come back.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out. umsg_msg_lease(3) does not
+ * Before the call returns, the message is still in the queue, or lost if it was already copied out. umsg_msg_lease(3) does not
  * lose the message.
  *
  * See also:
@@ -2142,7 +2142,7 @@ struct umsg_msg_message {
  * - ETIMEDOUT: the deadline passed before there was room for all messages.
  *
  * If the process dies:
- * If the process dies before the call returns, either all messages were sent or none.
+ * Before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_msg_receive_batch(3), umsg_msgsnd(3)
@@ -2187,7 +2187,7 @@ int umsg_msg_send_batch(int msqid,
  * - ETIMEDOUT: the deadline passed before a wanted message came.
  *
  * If the process dies:
- * If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
+ * Before the call returns, the messages that were already copied are lost. The other messages are in the queue.
  *
  * See also:
  * umsg_msg_lease(3), umsg_msg_send_batch(3), umsg_msgrcv(3)
@@ -2284,7 +2284,7 @@ int umsg_msg_lease(int msqid,
  *   holder.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is removed or goes back to its place in the queue.
+ * Before the call returns, the message is removed or goes back to its place in the queue.
  *
  * See also:
  * umsg_defer_signal(3), umsg_msg_lease(3), umsg_msg_return(3)
@@ -2882,7 +2882,7 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
  * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * If the process dies before the call returns, the name was removed or still exists.
+ * Before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
@@ -2905,7 +2905,7 @@ int umsg_ring_unlink(const char *name);
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * If the process dies before the call returns, the name was removed or still exists.
+ * Before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_ring_open_in(3), umsg_ring_unlink(3)
@@ -2954,7 +2954,7 @@ struct umsg_ring_post {
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent. Other senders are not delayed.
+ * Before the call returns, the message is either sent completely or not sent. Other senders are not delayed.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -2976,7 +2976,7 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
  * - EAGAIN: the ring and its overflow are full.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -3000,7 +3000,7 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -3021,7 +3021,7 @@ int umsg_ring_timedsend(struct umsg_ring_sender *sender,
  * The errors of umsg_ring_send(3), except EINTR.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent.
+ * Before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_ring_status(3), umsg_ring_try_send(3)
@@ -3047,7 +3047,7 @@ int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ri
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  *
  * If the process dies:
- * If the process dies before the call returns, the message is either sent completely or not sent. If the message was sent, the same holds for its
+ * Before the call returns, the message is either sent completely or not sent. If the message was sent, the same holds for its
  * completion.
  *
  * See also:
@@ -3082,7 +3082,7 @@ int umsg_ring_send_completing(struct umsg_ring_sender *sender,
  * - ETIMEDOUT: the deadline passed before there was room for all messages.
  *
  * If the process dies:
- * If the process dies before the call returns, either all messages were sent or none.
+ * Before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_ring_receive_batch(3), umsg_ring_send(3)
@@ -3122,7 +3122,7 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * If the process dies before the call returns, the message was sent with its descriptor, or nothing was sent.
+ * Before the call returns, the message was sent with its descriptor, or nothing was sent.
  *
  * See also:
  * umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
@@ -3152,7 +3152,7 @@ int umsg_ring_send_fd(struct umsg_ring_sender *sender,
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * If the process dies before the call returns, the descriptor may already have been sent. The receiver closes descriptors that the program does not
+ * Before the call returns, the descriptor may already have been sent. The receiver closes descriptors that the program does not
  * take.
  *
  * See also:

@@ -52,7 +52,7 @@ pub struct umsg_mq_message {
 /// - `ETIMEDOUT`: the deadline passed before there was room for all messages.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, either all messages were sent or none.
+/// Before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_mq_receive_batch(3), umsg_mq_send(3), umsg_mq_send_some(3)
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, some of the first messages were sent, each of them complete.
+/// Before the call returns, some of the first messages were sent, each of them complete.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_send_batch(3)

@@ -24,7 +24,7 @@ use crate::handle::{self, umsg_mqd_t};
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+/// Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
 /// end within a tenth of a second.
 ///
 /// # See also
@@ -46,7 +46,7 @@ pub extern "C" fn umsg_mq_close_send(mqdes: umsg_mqd_t) -> c_int {
 /// The errors of umsg_mq_close_send(3).
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the queue is either closed or open.
+/// Before the call returns, the queue is either closed or open.
 ///
 /// # See also
 /// umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -70,7 +70,7 @@ pub extern "C" fn umsg_mq_reopen_send(mqdes: umsg_mqd_t) -> c_int {
 /// The errors of umsg_mq_close_send(3), and these:
 ///
 /// - `EPIPE`: the queue is closed for sending.
-/// - `EUSERS`: the queue already has 32 living producers.
+/// - `EUSERS`: 32 other living processes are already producers of the queue.
 ///
 /// # If the process dies
 /// The process is no longer counted as a producer. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked

@@ -44,7 +44,7 @@ pub struct umsg_mq_history {
     pub uid: i64,
     /// Process id of the first sender.
     pub pid: pid_t,
-    /// The number of deliveries on a lease, in all times that the message was in a source queue.
+    /// The number of deliveries on a lease, summed over all stays of the message in a source queue.
     pub deliveries: u32,
     /// The number of times that the message was sent back.
     pub redrives: u32,

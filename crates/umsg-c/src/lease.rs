@@ -129,7 +129,7 @@ pub unsafe extern "C" fn umsg_mq_lease(
 ///   gets the message, or has already received it.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is removed or goes back to its old place.
+/// Before the call returns, the message is removed or goes back to its old place.
 ///
 /// # See also
 /// umsg_defer_signal(3), umsg_mq_lease(3), umsg_mq_return(3)

@@ -139,7 +139,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the name was removed or still exists.
+/// Before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 /// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the name was removed or still exists.
+/// Before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_mq_open_with(3), umsg_mq_unlink(3)

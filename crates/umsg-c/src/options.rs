@@ -44,8 +44,8 @@ pub struct umsg_mq_options {
     /// not count towards the capacity of its queue. At most 1,024 messages are set aside. If a process dies while it moves a message, the next
     /// process that moves a message completes the move, so that the message is in exactly one queue.
     pub dead_letter: *const c_char,
-    /// The maximum number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
-    /// queue, so `dead_letter` must be set, too.
+    /// The maximum number of leases of a message in a created queue; 0 for no limit. A message that has had so many leases without an acknowledgement
+    /// moves to the dead-letter queue, so `dead_letter` must be set, too.
     pub max_deliveries: u32,
     /// Flags of a created queue: 0, or any of UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER and UMSG_TRACE_MESSAGES.
     pub flags: u32,

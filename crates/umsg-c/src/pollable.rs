@@ -32,8 +32,8 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
 /// handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
 ///
-/// A message, room or the end of the stream may also come without a call: the delivery time of a delayed message arrives, the holder of a lease or of
-/// a reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and `retry_delay` of
+/// A message, room or the end of the stream may also come without a call: the delivery time of a delayed message comes, the holder of a lease or of a
+/// reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and `retry_delay` of
 /// umsg_mq_open_with(3). A thread of the library checks for these changes, and makes the descriptor ready within a tenth of a second.
 ///
 /// If a process polls before the queue has its first delayed message, lease or reservation, the library does not run the thread for these changes

@@ -39,7 +39,7 @@ use crate::time;
 /// - `EPIPE`: the end of the stream: the queue was closed by umsg_mq_close_send(3), and all its messages are received.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
+/// Before the call returns, the message is still in the queue, or lost if it was already copied out.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_timedreceive(3), mq_receive(3)
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
 /// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
+/// Before the call returns, the message is still in the queue, or lost if it was already copied out.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_timedsend(3), clock_gettime(2), mq_timedreceive(3)

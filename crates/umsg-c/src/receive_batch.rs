@@ -37,7 +37,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
+/// Before the call returns, the messages that were already copied are lost. The other messages are in the queue.
 ///
 /// # See also
 /// umsg_mq_lease(3), umsg_mq_receive(3), umsg_mq_send_batch(3)

@@ -123,7 +123,7 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_mq_cancel(3), umsg_mq_reserve(3)

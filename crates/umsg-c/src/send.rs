@@ -13,7 +13,7 @@ use crate::handle::{self, Held, umsg_mqd_t};
 use crate::pointer;
 use crate::time;
 
-/// The limit of priorities: each priority is less.
+/// The number of priorities: they are 0 to 32,767.
 pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 
 /// Sends a message.
@@ -42,7 +42,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// - `EPIPE`: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 /// The errors of umsg_mq_send(3).
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+/// Before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
 /// delivered in any case.
 ///
 /// # See also

@@ -115,7 +115,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// - `EMSGSIZE`: a message is longer than the queue's message size.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, either all messages were sent or none.
+/// Before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_mq_restore(3), umsg_mq_snapshot(3)

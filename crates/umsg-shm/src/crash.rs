@@ -1,8 +1,8 @@
 //! Named places at which a process may be killed in a test.
 //!
-//! `crash_point!(NAME)` marks every step of an operation after which a death leaves a trace. A release build has no code for the points. With the
-//! feature `crash-points`, a process that has armed a point gets a real SIGKILL at that point. Under loom, a model thread dies at the point by
-//! unwinding, and the model marks the thread's locks as the kernel would.
+//! `crash_point!(NAME)` marks every step of an operation after which a death leaves an incomplete change. A release build has no code for the points.
+//! With the feature `crash-points`, a process that has armed a point gets a real SIGKILL at that point. Under loom, a model thread dies at the point
+//! by unwinding, and the model marks the thread's locks as the kernel would.
 //!
 //! A waiter sleeps in slices: at the end of each slice, it checks by itself whether its wait is over.
 
@@ -74,7 +74,7 @@ points! {
     DRAIN_LINKED;
     /// A node is filled and in no list: the node is free again.
     WAIT_NODE_FILLED;
-    /// The node is in its list, and the flag for senders is not set: a message of a blocked sender was not sent, unless a receiver admits it later.
+    /// The node is in its list, and the flag for senders is not set: a message of a blocked sender was not sent, unless a later call admits it.
     WAIT_LISTED;
     /// The lock is dropped, and the thread has not yet named its node to the kernel: the start time of the thread shows that it is dead.
     WAIT_UNNAMED;

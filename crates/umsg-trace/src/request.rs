@@ -15,7 +15,7 @@ pub const PLACE: usize = 512;
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Request {
-    /// The drop-in's count of canceled threads. `umsg trace` does not use this count. It is in the same 8 bytes as [`turn`](Self::turn), so that
+    /// The drop-in's count of cancelled threads. `umsg trace` does not use this count. It is in the same 8 bytes as [`turn`](Self::turn), so that
     /// each call reads both words at once.
     pub cancellations: AtomicU32,
     /// 0 means no records. Any other value requests records, and each new value is a new request. The process stores 0 if it can't send records.

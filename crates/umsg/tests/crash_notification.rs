@@ -1,4 +1,4 @@
-//! A process that dies while it registers or notifies leaves no process registered forever, and no process without its notification.
+//! A process that dies while it registers or notifies leaves no process registered for ever, and no process without its notification.
 
 mod support;
 

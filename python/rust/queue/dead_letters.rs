@@ -38,7 +38,7 @@ pub struct History {
     first_delivery: Option<f64>,
     /// The time of the last delivery on a lease. None if there was none.
     last_delivery: Option<f64>,
-    /// The number of deliveries on a lease, in all times that the message was in a source queue.
+    /// The number of deliveries on a lease, summed over all stays of the message in a source queue.
     deliveries: u32,
     /// The number of times that the message was sent back from a dead-letter queue.
     redrives: u32,

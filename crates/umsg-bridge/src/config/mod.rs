@@ -198,7 +198,7 @@ pub struct Bridge {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewStream {
-    /// The subjects of the stream. The default is the bridge's subject and the subjects below the bridge's subject.
+    /// The subjects of the stream. The default is the bridge's subject and all subjects below it.
     #[serde(default)]
     pub subjects: Vec<String>,
     /// `limits`, `work-queue` or `interest`.

@@ -53,7 +53,7 @@ pub struct umsg_msg_message {
 /// - `ETIMEDOUT`: the deadline passed before there was room for all messages.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, either all messages were sent or none.
+/// Before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_msg_receive_batch(3), umsg_msgsnd(3)

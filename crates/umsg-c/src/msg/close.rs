@@ -29,7 +29,7 @@ use crate::error::answer;
 /// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+/// Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
 /// end within a tenth of a second.
 ///
 /// # See also
@@ -54,7 +54,7 @@ pub extern "C" fn umsg_msg_close_send(msqid: c_int) -> c_int {
 /// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the queue is either closed or open.
+/// Before the call returns, the queue is either closed or open.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
@@ -81,7 +81,7 @@ pub extern "C" fn umsg_msg_reopen_send(msqid: c_int) -> c_int {
 /// The errors of umsg_msg_close_send(3), and these:
 ///
 /// - `EPIPE`: the queue is closed for sending.
-/// - `EUSERS`: the queue already has 32 living producers.
+/// - `EUSERS`: 32 other living processes are already producers of the queue.
 ///
 /// # If the process dies
 /// The process is no longer counted as a producer. A receiver or a poller of this library notices the death within a tenth of a second.

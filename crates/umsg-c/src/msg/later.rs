@@ -27,7 +27,7 @@ use crate::time;
 /// The errors of umsg_msgsnd(3).
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+/// Before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
 /// delivered in any case.
 ///
 /// # See also

@@ -131,7 +131,7 @@ pub unsafe extern "C" fn umsg_msg_lease(
 ///   holder.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is removed or goes back to its place in the queue.
+/// Before the call returns, the message is removed or goes back to its place in the queue.
 ///
 /// # See also
 /// umsg_defer_signal(3), umsg_msg_lease(3), umsg_msg_return(3)

@@ -53,7 +53,7 @@ use crate::time;
 /// - `EPIPE`: the end of the stream: the queue was closed by umsg_msg_close_send(3), and no matching message is left or can come back.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out. umsg_msg_lease(3) does not
+/// Before the call returns, the message is still in the queue, or lost if it was already copied out. umsg_msg_lease(3) does not
 /// lose the message.
 ///
 /// # See also

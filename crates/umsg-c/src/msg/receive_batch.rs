@@ -44,7 +44,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the deadline passed before a wanted message came.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
+/// Before the call returns, the messages that were already copied are lost. The other messages are in the queue.
 ///
 /// # See also
 /// umsg_msg_lease(3), umsg_msg_send_batch(3), umsg_msgrcv(3)

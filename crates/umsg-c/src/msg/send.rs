@@ -40,7 +40,7 @@ use crate::time;
 /// - `EPIPE`: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)

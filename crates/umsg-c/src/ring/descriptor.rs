@@ -38,7 +38,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message was sent with its descriptor, or nothing was sent.
+/// Before the call returns, the message was sent with its descriptor, or nothing was sent.
 ///
 /// # See also
 /// umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn umsg_ring_send_fd(
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the descriptor may already have been sent. The receiver closes descriptors that the program does not
+/// Before the call returns, the descriptor may already have been sent. The receiver closes descriptors that the program does not
 /// take.
 ///
 /// # See also

@@ -52,7 +52,7 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent. Other senders are not delayed.
+/// Before the call returns, the message is either sent completely or not sent. Other senders are not delayed.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn umsg_ring_send(
 /// - `EAGAIN`: the ring and its overflow are full.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn umsg_ring_timedsend(
 /// The errors of umsg_ring_send(3), except `EINTR`.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent.
+/// Before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_ring_status(3), umsg_ring_try_send(3)
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the message is either sent completely or not sent. If the message was sent, the same holds for its
+/// Before the call returns, the message is either sent completely or not sent. If the message was sent, the same holds for its
 /// completion.
 ///
 /// # See also

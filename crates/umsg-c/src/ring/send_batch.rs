@@ -31,7 +31,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the deadline passed before there was room for all messages.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, either all messages were sent or none.
+/// Before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_ring_receive_batch(3), umsg_ring_send(3)

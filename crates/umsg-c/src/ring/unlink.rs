@@ -28,7 +28,7 @@ use crate::pointer;
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the name was removed or still exists.
+/// Before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
 /// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// If the process dies before the call returns, the name was removed or still exists.
+/// Before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_ring_open_in(3), umsg_ring_unlink(3)

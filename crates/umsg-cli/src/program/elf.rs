@@ -38,7 +38,7 @@ pub struct Elf {
     pub machine: Machine,
     /// The dynamic linker; a static program has none.
     pub interpreter: Option<PathBuf>,
-    /// The C library that a library needs; None if the library needs no known C library.
+    /// The C library on which a library depends; None if it is not a known one.
     needed_libc: Option<Libc>,
     /// True if the file is position-independent and has a dynamic section.
     pub is_shared: bool,

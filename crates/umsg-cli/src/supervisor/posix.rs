@@ -18,7 +18,7 @@ use super::memory::{self, Event, Status};
 use super::serve::{Outcome, Server};
 use super::waits::{End, Wait};
 
-/// The limit of priorities: each priority is below this number.
+/// The number of priorities: they are 0 to 32,767.
 const MQ_PRIO_MAX: u64 = 32_768;
 /// The longest path that the kernel reads from a program, without its NUL byte.
 pub const PATH_MAX: usize = 4095;

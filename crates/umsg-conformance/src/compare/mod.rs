@@ -9,8 +9,8 @@
 //! A history is a list of steps. In each step, a worker makes a call, forks, becomes another user, or is killed. The worker with the same number on
 //! each side performs the step, and the coordinator compares the answers: return value, errno, bytes, and the other results of the call. For some
 //! sides, the coordinator also compares the numbers of new descriptors and identifiers. A worker that sleeps in a call is *blocked*. Then the worker
-//! of the other side has to be blocked too. A later step that unblocks one of these workers has to unblock the other worker. No thread waits forever:
-//! the coordinator sees in `/proc` that a worker is blocked, and kills all workers when the history ends.
+//! of the other side has to be blocked too. A later step that unblocks one of these workers has to unblock the other worker. No thread waits for
+//! ever: the coordinator sees in `/proc` that a worker is blocked, and kills all workers when the history ends.
 //!
 //! The subject of a comparison is a [`Comparable`] family of calls: [`posix`] in this module, System V in [`crate::sysv::compare`]. A family defines
 //! the calls, the generation of histories, and the answers that the kernel does not determine.

@@ -15,7 +15,7 @@ use crate::table::{self, Held};
 use crate::trace::{self, Copied, Described, Target};
 use crate::{adopt, errno, next, pointer, timeout};
 
-/// The limit of priorities: each priority is below this number.
+/// The number of priorities: they are 0 to 32,767.
 const MQ_PRIO_MAX: c_uint = 32_768;
 
 cancellation_point! {

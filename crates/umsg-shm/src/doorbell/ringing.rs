@@ -396,8 +396,8 @@ impl<'a> Ringer<'a> {
         }
     }
 
-    /// Checks from time to time whether a process still polls, and stops ringing if no process polls any more. Returns true if the ringing has
-    /// stopped.
+    /// Checks from time to time whether a process still polls, and stops ringing if no process polls any more. Returns true if no process polls any
+    /// more.
     pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
         if self.watched.get() & LEVELS != 0 && self.doorbell.is_time_to_look() {
             self.forget();
@@ -405,7 +405,7 @@ impl<'a> Ringer<'a> {
         self.watched.get() == 0
     }
 
-    /// Stops ringing if no process polls the FIFO. Returns true if the ringing has stopped.
+    /// Stops ringing if no process polls the FIFO. Returns true if no process polls any more.
     pub(crate) fn forget(&self) -> bool {
         if let Some(left) = self.doorbell.left(self.words.name.get()) {
             self.unwatch();

@@ -9,8 +9,8 @@
 //!
 //! A delivery *passes* the lower priorities that have messages. After n deliveries that passed lower priorities, the next delivery takes the oldest
 //! message of a lower priority. The lower priorities take turns in descending order: the next turn belongs to the first priority below the last turn,
-//! and after the lowest priority the turns start again at the top. So no message waits forever. If k priorities below the highest have messages, each
-//! of them gets one of k * (n + 1) deliveries.
+//! and after the lowest priority the turns start again at the top. So no message waits for ever. If k priorities below the highest have messages,
+//! each of them gets one of k * (n + 1) deliveries.
 //!
 //! Only the choice of the next message differs from strict order. The store is the same, and within a priority the oldest message is first. A message
 //! that is offered to a blocked receiver, or leased, counts as delivered. A message that expires or is dropped does not count.

@@ -196,7 +196,7 @@ mod tests {
         let seen = std::cell::Cell::new(None);
         engine
             .change_closing(thread::current(), |_, _, _| {
-                // If the other thread took a lock that this thread holds, the test would wait forever.
+                // If the other thread took a lock that this thread holds, the test would wait for ever.
                 std::thread::scope(|scope| {
                     seen.set(Some(scope.spawn(look).join().unwrap()));
                 });

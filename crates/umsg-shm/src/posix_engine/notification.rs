@@ -45,8 +45,8 @@ use crate::sys::thread::{self, Thread};
 use crate::waiters::{List, Waiters};
 use std::time::Duration;
 
-/// The type of a function that handles a fired registration of the calling process. The function gets the engine, the index of the record, the
-/// record, and the record's word. See [`Engine::set_identity`].
+/// The type of a function that handles a fired registration of the calling process. The function gets the engine, and the index, the record and its
+/// word. See [`Engine::set_identity`].
 #[cfg(not(loom))]
 pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
 

@@ -99,7 +99,7 @@ impl Engine {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
                 Slept::TimedOut => self.repair_sides(me),
-                // The deadline is also checked after a wake-up, because a hostile peer can ring forever.
+                // The deadline is also checked after a wake-up, because a hostile peer can ring for ever.
                 Slept::Awake if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }

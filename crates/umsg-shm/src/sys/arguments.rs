@@ -1,6 +1,6 @@
 //! Arguments that a C program passes: addresses and times.
 //!
-//! The kernel answers a bad address with EFAULT. A library can't ask the kernel about each address without a system call, but it recognizes three
+//! The kernel answers a bad address with EFAULT. A library can't ask the kernel about each address without a system call, but it recognises three
 //! usual mistakes: NULL, a small number in place of an address, and an address of the kernel's half. Other bad addresses end in SIGSEGV, as they do
 //! in all of libc.
 

@@ -43,8 +43,8 @@ struct Job<W> {
 fn create<W: FnOnce() + Send + 'static>(job: *mut Job<W>, stack: Option<usize>) -> bool {
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-    // SAFETY: the attributes are initialized before they are used, and destroyed once. `run::<W>` has the signature that pthread_create calls, and `job`
-    // came from `Box::into_raw` with this `W`: the thread owns it if the result is 0.
+    // SAFETY: the attributes are initialised before they are used, and destroyed once. `run::<W>` has the signature that pthread_create calls, and
+    // `job` came from `Box::into_raw` with this `W`: the thread owns it if the result is 0.
     unsafe {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;

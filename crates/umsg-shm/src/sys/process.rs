@@ -135,7 +135,7 @@ mod real {
         const LOWER: u64 = u32::MAX as u64;
 
         pub(super) fn is_chosen() -> bool {
-            // Relaxed: once a process stores its epoch in `EPOCH`, all its descendants also store their epochs in `EPOCH`.
+            // Relaxed: once a process has stored its epoch here, all its descendants do so, too.
             EPOCH.load(Ordering::Relaxed) != 0
         }
 

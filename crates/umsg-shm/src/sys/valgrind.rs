@@ -2,7 +2,7 @@
 //!
 //! If the stack pointer changes by less than two million bytes, valgrind assumes a call or a return, and treats the memory between the two addresses
 //! as unused. For a change to a registered stack, valgrind assumes neither a call nor a return. A request to valgrind is a sequence of instructions
-//! without effect, which valgrind recognizes. Source: the macros of valgrind.h.
+//! without effect, which valgrind recognises. Source: the macros of valgrind.h.
 
 use std::ffi::c_void;
 

@@ -110,6 +110,6 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the sizes of the parts of the segment that have allocated memory.
     fn real(file: BorrowedFd<'_>, engine: &Self::Engine) -> Real;
 
-    /// Frees the memory of all slots after the first `slots` slots.
+    /// Frees the memory of all slots from the slot `slots` on.
     fn give_back(file: BorrowedFd<'_>, engine: &Self::Engine, slots: usize);
 }

@@ -1,7 +1,7 @@
 //! The limits in /proc/sys that belong to message queues: their values, and the files in memory that a program gets in place of the kernel's files.
 //!
 //! A file that is open for writing has a name that contains the limit's path, and the mode `MARK`. So each process that inherits the descriptor, such
-//! as a command of a shell, recognizes the file. The file must belong to the process's user or to root. If another user passes such a file on, writes
+//! as a command of a shell, recognises the file. The file must belong to the process's user or to root. If another user passes such a file on, writes
 //! to the file have no effect.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

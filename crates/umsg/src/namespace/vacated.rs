@@ -155,7 +155,7 @@ impl Namespace {
         Ok(removed.count())
     }
 
-    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. The function recognizes
+    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. The function recognises
     /// only dead processes of the caller's PID namespace. If it wrongly considers a process dead, that process only loses the use of the segment.
     pub(crate) fn remove_vacant_of_dead(&self) -> Result<(), NamespaceError> {
         let queues = self.queues()?;

@@ -150,7 +150,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for room. If a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Does not wait for room. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send_batch`](Self::send_batch). After an error nothing was sent.
@@ -217,7 +217,8 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, like a [`send`](Self::send) of the first message. The call then sends the other messages that fit as a second batch.
+    /// Blocks while the queue is full, like a [`send`](Self::send) of the first message. The call then sends the other messages that fit as a second
+    /// batch.
     ///
     /// # Errors
     /// All errors of [`SendError`] except `Full`, `TimedOut` and `BatchTooLarge`. After an error nothing was sent. The call checks each message, even
@@ -241,7 +242,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for room. If a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Does not wait for room. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send_some`](Self::send_some). After an error nothing was sent.
@@ -367,7 +368,7 @@ impl Queue {
     /// stay in the queue. The buffer must have room for the queue's message size, even for short messages.
     ///
     /// # Blocking
-    /// While the queue is empty, as [`receive`](Self::receive) does. If the queue has a message, the call does not wait for more.
+    /// Blocks while the queue is empty, as [`receive`](Self::receive) does. If the queue has a message, the call does not wait for more.
     /// Other receivers wait while the call copies the messages.
     ///
     /// # Errors
@@ -416,7 +417,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for a message. If a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Does not wait for a message. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and the errors of [`receive_batch`](Self::receive_batch).
@@ -495,7 +496,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is empty, as [`receive`](Self::receive) does.
+    /// Blocks while the queue is empty, as [`receive`](Self::receive) does.
     ///
     /// # Errors
     /// The errors of [`receive_batch`](Self::receive_batch).

@@ -327,7 +327,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             mover.run(&queue.engine);
-            // SAFETY: `_exit` takes any number and does not return.
+            // SAFETY: `_exit` takes any number. The child runs no destructor and no exit handler of its parent.
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;

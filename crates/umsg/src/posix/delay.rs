@@ -35,7 +35,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, as [`send`](Self::send).
+    /// Blocks while the queue is full, as [`send`](Self::send).
     ///
     /// # Errors
     /// The errors of [`send`](Self::send).
@@ -105,7 +105,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, at most `timeout`.
+    /// Blocks while the queue is full, at most `timeout`.
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
@@ -143,7 +143,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, at most until `deadline`.
+    /// Blocks while the queue is full, at most until `deadline`.
     ///
     /// # Errors
     /// The errors of [`send_after_timeout`](Self::send_after_timeout).
@@ -257,7 +257,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, at most `timeout`.
+    /// Blocks while the queue is full, at most `timeout`.
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
@@ -290,7 +290,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, at most until `deadline`.
+    /// Blocks while the queue is full, at most until `deadline`.
     ///
     /// # Errors
     /// The errors of [`send_at_timeout`](Self::send_at_timeout).

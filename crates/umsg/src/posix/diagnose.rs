@@ -33,7 +33,7 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     let before = queue_in(file.as_fd())?;
     let mut diagnosis = diagnosis::posix::examine(file.as_fd(), namespace)?;
     if queue_in(file.as_fd())?.number() != before.number() {
-        // The segment now holds a later queue, which its creator made from the inspected queue.
+        // The segment now holds a later queue: the creator of the inspected queue has used the segment again.
         return Err(OpenError::NotFound);
     }
     note_undelivered(&mut diagnosis, file.as_fd(), namespace);

@@ -58,7 +58,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is empty, as [`receive`](Self::receive).
+    /// Blocks while the queue is empty, as [`receive`](Self::receive).
     ///
     /// # Errors
     /// All errors of [`ReceiveError`] except `Empty`, `TimedOut` and `BufferTooSmall`.

@@ -33,8 +33,8 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is empty. Blocked receivers get messages in the order of their threads' scheduling priority; for equal priorities, in the
-    /// order in which they began to wait.
+    /// Blocks while the queue is empty. Blocked receivers get messages in the order of their threads' scheduling priority; for equal priorities, in
+    /// the order in which they began to wait.
     ///
     /// # Errors
     /// All errors of [`ReceiveError`] except `Empty` and `TimedOut`.
@@ -60,7 +60,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for a message. If a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Does not wait for a message. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and the other errors of [`ReceiveError`] except `TimedOut`.
@@ -95,7 +95,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Until the time is over, while the queue is empty, or a process is stopped inside an operation on the queue.
+    /// Blocks until the time is over, while the queue is empty or a process is stopped inside an operation on the queue.
     ///
     /// # If the process dies
     /// The same as for [`receive`](Self::receive).

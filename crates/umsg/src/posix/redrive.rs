@@ -380,7 +380,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for room. If a process is stopped inside an operation on the destination queue, a step waits for at most a second.
+    /// Does not wait for room. If a process is stopped inside an operation on the destination queue, a step waits for at most a second.
     ///
     /// # Errors
     /// The errors of [`messages`](Self::messages) for this queue. [`Redriven::refused`] counts the messages that another queue did not
@@ -425,7 +425,7 @@ impl Targets<'_> {
     }
 
     /// Returns whether a message has arrived in the queue with the number `to`. Returns None if a queue that may have this number can't be opened. In
-    /// that case, the message stays held until a process with the permission makes a redrive.
+    /// that case, the message stays held until a process with the permission runs a redrive.
     fn has_arrived(&self, handle: &LeaseHandle, to: u64) -> Option<bool> {
         let namespace = self.from.namespace.as_ref()?;
         let mut is_certain = true;

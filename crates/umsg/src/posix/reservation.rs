@@ -62,7 +62,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, as [`send`](Self::send) does.
+    /// Blocks while the queue is full, as [`send`](Self::send) does.
     ///
     /// # Errors
     /// All errors of [`SendError`] except `Full`, `TimedOut` and `PriorityTooHigh`.

@@ -22,8 +22,8 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full. Blocked senders get room in the order of their threads' scheduling priority; for equal priorities, in the order in
-    /// which they began to wait.
+    /// Blocks while the queue is full. Blocked senders get room in the order of their threads' scheduling priority; for equal priorities, in the
+    /// order in which they began to wait.
     ///
     /// # Errors
     /// All errors of [`SendError`] except `Full` and `TimedOut`.
@@ -49,7 +49,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for room. If a process was stopped inside an operation on this queue, the call returns after a second.
+    /// Does not wait for room. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the other errors of [`SendError`] except `TimedOut`.
@@ -82,7 +82,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Until the time is over, while the queue is full, or a process is stopped inside an operation on the queue.
+    /// Blocks until the time is over, while the queue is full or a process is stopped inside an operation on the queue.
     ///
     /// # If the process dies
     /// The same as for [`send`](Self::send).

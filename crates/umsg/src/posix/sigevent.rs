@@ -153,7 +153,7 @@ impl Attributes {
             return false;
         }
         let mut none = MaybeUninit::uninit();
-        // SAFETY: the symbol of this name has this signature. sigemptyset initialises the set before, and the function copies the set.
+        // SAFETY: the symbol of this name has this signature. sigemptyset initialises the set first, and the function copies it.
         unsafe {
             libc::sigemptyset(none.as_mut_ptr());
             std::mem::transmute::<*mut c_void, Setter>(found)(&raw mut *self.0, none.as_ptr()) == 0

@@ -146,7 +146,7 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// Never for room. If a process was stopped inside a send, the call returns after a second.
+    /// Does not wait for room. If a process was stopped inside a send, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] and the other errors of [`SendError`] except `TimedOut`.

@@ -137,7 +137,7 @@ impl Queue {
         Ok(seen.into_iter().map(Peeked::from).collect())
     }
 
-    /// Returns up to `most` delayed messages in the order in which they become due, as they were at one instant, and leaves them delayed.
+    /// Returns up to `most` delayed messages in the order of their delivery times, as they were at one instant, and leaves them delayed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

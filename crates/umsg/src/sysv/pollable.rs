@@ -18,10 +18,10 @@ impl Queue {
     /// A poller that wants messages of certain types, or more room than one byte, asks for edges: see
     /// [`pollable_with`](Self::pollable_with).
     ///
-    /// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease
-    /// dies, the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a
-    /// second. If a process polls before the queue has its first delayed message or lease, the process has no such thread yet. That first message
-    /// or lease makes the descriptor ready once, although a receive finds no message. That receive starts the thread.
+    /// Time or a death may bring a message, room or the end of the stream: the delivery time of a delayed message comes, the holder of a lease dies,
+    /// the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a second. If a
+    /// process polls before the queue has its first delayed message or lease, the process has no such thread yet. That first message or lease makes
+    /// the descriptor ready once, although a receive finds no message. That receive starts the thread.
     ///
     /// While a process has the descriptor open, a send or receive that changes the readiness costs a system call. When all pollers have closed the
     /// descriptor or died, this cost ends after at most some hundred messages.

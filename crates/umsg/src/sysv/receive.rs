@@ -83,7 +83,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never blocks; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Does not wait for a message. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::NoMessage`] (ENOMSG) and the other errors of [`ReceiveError`] except `TimedOut`.

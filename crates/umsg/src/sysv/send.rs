@@ -50,7 +50,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never blocks; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Does not wait for room. If a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the other errors of [`SendError`] except `TimedOut`.

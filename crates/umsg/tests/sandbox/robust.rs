@@ -37,7 +37,7 @@ impl Robust {
     }
 
     fn lock(&self) -> i32 {
-        // SAFETY: the mutex was initialized, and stays where it is.
+        // SAFETY: the mutex was initialised, and stays where it is.
         unsafe { libc::pthread_mutex_lock(self.0.get()) }
     }
 }

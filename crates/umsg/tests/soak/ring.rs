@@ -58,7 +58,7 @@ struct ForHandlers {
 
 const PARCEL: &CStr = c"parcel";
 
-/// Makes a file that [`is_parcel`] recognizes by its name.
+/// Makes a file that [`is_parcel`] recognises by its name.
 fn parcel() -> OwnedFd {
     // SAFETY: the string ends with a zero byte.
     let descriptor = unsafe { libc::memfd_create(PARCEL.as_ptr(), libc::MFD_CLOEXEC) };

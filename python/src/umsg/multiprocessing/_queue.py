@@ -447,8 +447,8 @@ class Queue(Channel[T]):
         If pickle can't restore an object, its exception is raised, and the objects that the call has taken are gone.
         """
         items = [self.get(block, timeout)] if most > 0 else []
-        # At most as many objects as now wait are requested, so that the call seldom meets an empty queue. Other
-        # processes may take the objects first.
+        # Requests at most the objects that wait now, because a request beyond them raises Empty.
+        # Other processes may take the objects first.
         self._get_more(items, min(most - len(items), self.qsize()))
         return items
 

@@ -161,7 +161,7 @@ const DEATHS: [(Point, bool); 6] = [
 #[test]
 fn a_batch_whose_sender_dies_is_sent_whole_or_not_at_all() {
     for (point, is_sent) in DEATHS {
-        // Each batch has two messages: the cursor moves in two steps.
+        // Each batch has an even number of messages, so the cursor moves in two steps.
         for batch in [[(1, 0), (2, 0)], [(1, 2), (2, 1)]] {
             let name = format!("batch: {batch:?}, death at {point:?}");
             explore(&name, 2, Slices::End, move || {

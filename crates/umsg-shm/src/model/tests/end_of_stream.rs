@@ -155,7 +155,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         let queue = Queue::new(2, 3);
         queue.direct(|queue, me| {
             let room = queue.reserve(me, 1, Deadline::Passed).unwrap();
-            // The message is sent at once, because its delivery time has passed.
+            // The delivery time of the message has already passed, so the next call delivers the message.
             assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
         });
         let receiver = queue.spawn(1, |queue, me| {

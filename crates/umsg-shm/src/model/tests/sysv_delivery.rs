@@ -150,7 +150,7 @@ fn two_delayed_messages_come_once_each() {
 fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
     explore("typed delay: due and sent", 2, Slices::End, || {
         let queue = Queue::new(2);
-        // The message is sent at once, because its delivery time has passed.
+        // The delivery time of the message has already passed, so the next call delivers the message.
         queue.direct(|queue, me| assert_eq!(queue.send_later(me, (1, 5), 1), Ok(())));
         let receiver = queue.spawn(1, |queue, me| {
             [(); 2].map(|()| queue.receive(me, Want::Any, Deadline::Never).unwrap())

@@ -3,7 +3,7 @@
 //! A sender that waits for room for several messages puts a node into the list of senders, and takes no slots. While the sender is blocked:
 //!
 //! - Room that does not suffice for the first waiter is *kept*: later senders find the queue full (`Engine::room`) and wait after the first waiter.
-//!   Otherwise single messages would take each free place at once, and the batch would wait forever.
+//!   Otherwise single messages would take each free place at once, and the batch would wait for ever.
 //! - Once the room suffices for the batch of the first waiter, the node of this waiter is settled: the batch has its *turn*. The node stays in the
 //!   list and blocks later waiters until its thread has sent under both locks. A thread that does not send within a slice loses its turn. When the
 //!   thread continues, it adds its node to the list again.

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! `drained` and `freed` move under the receiver lock, `sent` under the sender lock. All three only grow, with one exception: under both locks,
-//! `freed` decreases by one when a blocked sender takes a slot for its message.
+//! `freed` decreases by one when a blocked sender or a reservation takes a slot.
 //!
 //! A mask converts a position to the index of an entry. To double the ring, a thread that holds both locks copies the lower half to the upper half.
 //! With the larger mask, each position then gives its old entry or the copy of this entry.

@@ -267,7 +267,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// Never blocks, like [`Queue::try_send_batch`].
+    /// Does not wait for room, as [`Queue::try_send_batch`].
     ///
     /// # Errors
     /// The errors of [`Queue::try_send_batch`]. After an error nothing was sent.
