@@ -43,7 +43,7 @@ pub(crate) enum Failure {
     #[error("no message has this position: the queue has fewer messages")]
     NoMessage,
     /// The call fails with ENOENT.
-    #[error("no queue has this name in {}: correct the name, create the queue, or name another directory in UMSG_DIR", .0.display())]
+    #[error("no queue has this name in {}: correct the name, create the queue, or set UMSG_DIR to another directory", .0.display())]
     NotFound(PathBuf),
     #[error(transparent)]
     Open(#[from] OpenError),

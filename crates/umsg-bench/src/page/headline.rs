@@ -122,7 +122,7 @@ pub const HEADLINES: [Headline; 22] = [
     of(
         "everyday",
         "fork + exec of /bin/true",
-        "Run a program that uses no queue, umsg: with the drop-in loaded (fork, exec, wait)",
+        "Start a program that uses no queue, and wait for its end (umsg: libumsg_preload.so is loaded)",
     ),
     of(
         "everyday",

@@ -27,8 +27,8 @@ use crate::{place, streams, values};
 /// attributes of an existing queue differ from the options, the command fails and prints these attributes. With --exclusive, the command fails if the
 /// queue exists.
 ///
-/// --on-full sets what a send to a full queue does. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. The queue
-/// moves messages beyond these limits, and messages that --on-full drop-oldest drops, to the queue of --dead-letter. Without --dead-letter, the queue
+/// --on-full sets what a send to a full queue does. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. Messages
+/// that exceed these limits, and messages that --on-full drop-oldest drops, are moved to the queue of --dead-letter. Without --dead-letter, the queue
 /// drops messages that are too old. `umsg stat` counts the moved and dropped messages. If the dead-letter queue is full, the messages wait for room;
 /// `umsg stat` shows them as "set aside".
 ///

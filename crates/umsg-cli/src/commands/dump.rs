@@ -198,7 +198,7 @@ impl Explain for SnapshotError {
         match self {
             SnapshotError::Queue(error) => error.explain(),
             SnapshotError::Write(error) if error.raw_os_error() == Some(libc::EFBIG) => {
-                format!("{error}; raise the limit on files (ulimit -f)")
+                format!("{error}; raise the limit on file sizes (ulimit -f)")
             }
             SnapshotError::Write(error) | SnapshotError::Read(error) => {
                 format!("{error}; choose another file")
