@@ -99,7 +99,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
                     const struct umsg_mq_attr *newattr,
                     struct umsg_mq_attr *oldattr);
 
-/* ---- Opening, closing, unlinking ---- */
+/* ---- Opening, closing and unlinking POSIX queues ---- */
 
 /*
  * Opens a queue, or creates it.
@@ -180,7 +180,8 @@ int umsg_mq_close(umsg_mqd_t mqdes);
 /*
  * Removes a queue's name.
  *
- * The name is free at once. The queue exists until no process has it open. Only the queue's owner and root may remove the name.
+ * From this call on, another queue may get the name. The queue exists until no process has it open. Only the queue's owner and root may remove the
+ * name.
  *
  * Return value:
  * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
@@ -256,8 +257,8 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 #define UMSG_CLOSE_WITH_LAST_PRODUCER 2
 
 /*
- * The queue notes each delivery of a message on a lease and its end, and each move to a dead-letter queue and back, with time and process id.
- * umsg peek --long shows the notes (umsg(1)). Sends, and receives without a lease, cost the same as without the flag.
+ * The queue records each lease of a message and the end of the lease, and each move to a dead-letter queue and back, with time and process id.
+ * umsg peek --long shows the records (umsg(1)). Sends, and receives without a lease, cost the same as without the flag.
  */
 #define UMSG_TRACE_MESSAGES 4
 
@@ -376,7 +377,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
                              mode_t mode,
                              const struct umsg_mq_options *options);
 
-/* ---- Sending ---- */
+/* ---- POSIX queues: sending ---- */
 
 /*
  * Sends a message.
@@ -522,7 +523,7 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
                     unsigned int msg_prio,
                     const struct timespec *time);
 
-/* ---- Receiving ---- */
+/* ---- POSIX queues: receiving ---- */
 
 /*
  * Receives a message.
@@ -806,7 +807,7 @@ int umsg_mq_end_producing(umsg_mqd_t mqdes);
 
 /* Room in a queue for a message that is written in place. id must not be changed. */
 struct umsg_mq_reservation {
-    /* The place for the message: valid until the reservation ends. */
+    /* The address of the reserved room; valid until the reservation ends. */
     void *data;
     /* The length of the reserved room, in bytes. */
     size_t len;
@@ -1220,7 +1221,7 @@ int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *hist
  */
 ssize_t umsg_mq_redrive(umsg_mqd_t mqdes, const struct umsg_mq_redrive *which);
 
-/* ---- The status of a queue ---- */
+/* ---- POSIX queues: the status of a queue ---- */
 
 /*
  * The status of a queue, without its messages. Times are in nanoseconds since 1970, accurate to a few milliseconds; 0 means never. Counts
@@ -1343,7 +1344,7 @@ int umsg_mq_status(umsg_mqd_t mqdes, struct umsg_mq_status *status, size_t size)
 
 /* A message that was peeked at. The program sets data and size, the call the other members. */
 struct umsg_mq_peeked {
-    /* The place to which the bytes are copied; NULL if size is 0. */
+    /* The buffer into which the call copies the message's bytes; NULL if size is 0. */
     void *data;
     /* The length of the buffer, in bytes. */
     size_t size;
@@ -1457,9 +1458,9 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
  * Reads a snapshot from the descriptor fd, from the current offset, and creates the queue name. If name is NULL, the queue gets the saved
  * name. oflag is the access mode of the handle: O_RDONLY, O_WRONLY or O_RDWR, with or without O_NONBLOCK.
  *
- * The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
- * its place, its sender's process id, the time of its send, and the number of its returns from leases. options are those
- * of umsg_mq_open_with(3), or NULL; only the members directory and waiting are used.
+ * The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority, its
+ * place in the order of delivery, its sender's process id, the time of its send, and the number of its returns from leases. options are those of
+ * umsg_mq_open_with(3), or NULL; only the members directory and waiting are used.
  *
  * Return value:
  * On success, the call returns a handle. On error, (umsg_mqd_t)-1 is returned, and errno is set to indicate the error; then there is no new queue.
@@ -2728,8 +2729,8 @@ struct umsg_ring *umsg_ring_create(const struct umsg_ring_options *options);
 /*
  * Frees a ring, which closes it.
  *
- * From now on, sends to the ring fail with EPIPE. Messages that were not received are lost. The name of a named ring is free at
- * once. If a child made by fork(2) frees its copy, the ring stays open.
+ * From now on, sends to the ring fail with EPIPE. Messages that were not received are lost. Another ring may get the name of a named ring at once.
+ * If a child made by fork(2) frees its copy, the ring stays open.
  *
  * After the call, no thread may use the ring, its descriptor, or the payloads of its messages.
  *
@@ -2964,8 +2965,8 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
 /*
  * Sends a message to a ring if there is room.
  *
- * Does the same as umsg_ring_send(3), but the call does not wait. If a process was stopped inside a call on the ring, the call returns after a
- * second.
+ * Does the same as umsg_ring_send(3), but the call does not wait for room. If another process was stopped inside a call on the ring,
+ * umsg_ring_try_send(3) returns after a second.
  *
  * Return value:
  * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
@@ -3604,7 +3605,7 @@ int umsg_ring_status(struct umsg_ring *ring, struct umsg_ring_status *status, si
 /*
  * Gets the complete status of the ring of a sender.
  *
- * Does the same as umsg_ring_status(3), for a sender.
+ * Does the same as umsg_ring_status(3), for the ring to which sender sends.
  *
  * Return value:
  * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.

@@ -1,4 +1,4 @@
-//! Opening, closing, unlinking.
+//! Opening, closing and unlinking POSIX queues.
 
 use std::ffi::{OsStr, c_char, c_int};
 use umsg::QueueError;
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn umsg_mq_open(
         };
         let mut options = options_for(oflag, if creates { mode } else { 0 });
         if let Some(attributes) = attributes {
-            // An invalid value becomes a number that no queue can have. Only a creation checks it.
+            // An invalid value becomes 0, which no queue can have. The library checks the value only if the call creates the queue.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -123,7 +123,8 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 
 /// Removes a queue's name.
 ///
-/// The name is free at once. The queue exists until no process has it open. Only the queue's owner and root may remove the name.
+/// From this call on, another queue may get the name. The queue exists until no process has it open. Only the queue's owner and root may remove the
+/// name.
 ///
 /// # Return value
 /// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
@@ -203,7 +204,7 @@ pub(crate) fn options_for(oflag: c_int, mode: mode_t) -> OpenOptions {
     options
 }
 
-/// Makes a handle of a queue.
+/// Enters an opened queue in the table of handles, and returns its handle.
 pub(crate) fn enter(
     queue: posix::Queue,
     name: &OsStr,
@@ -221,7 +222,8 @@ pub(crate) fn enter(
     })
 }
 
-/// Returns whether the flags request receiving, and whether they request sending. The fourth access mode requests neither.
+/// Returns whether the flags request receiving, and whether they request sending. A value of O_ACCMODE that is none of the three access modes
+/// requests neither.
 fn access(oflag: c_int) -> (bool, bool) {
     let access = oflag & libc::O_ACCMODE;
     (
@@ -230,8 +232,8 @@ fn access(oflag: c_int) -> (bool, bool) {
     )
 }
 
-/// Converts an error. If no queue has the name, adds the directory in which the call has looked: the usual cause is that the program was started with
-/// another environment.
+/// Converts the error of a failed opening. If no queue has the name, the error also names the directory in which the call has looked: the usual cause
+/// is that the program was started with another environment.
 fn with_directory(error: OpenError) -> Failure {
     match (error, Namespace::resolve()) {
         (OpenError::NotFound, Ok(namespace)) => Failure::NotFound(namespace.path().to_owned()),

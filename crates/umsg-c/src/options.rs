@@ -82,8 +82,8 @@ pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 /// or has died.
 pub const UMSG_CLOSE_WITH_LAST_PRODUCER: c_int = 2;
 
-/// The queue notes each delivery of a message on a lease and its end, and each move to a dead-letter queue and back, with time and process id.
-/// `umsg peek --long` shows the notes (umsg(1)). Sends, and receives without a lease, cost the same as without the flag.
+/// The queue records each lease of a message and the end of the lease, and each move to a dead-letter queue and back, with time and process id.
+/// `umsg peek --long` shows the records (umsg(1)). Sends, and receives without a lease, cost the same as without the flag.
 pub const UMSG_TRACE_MESSAGES: c_int = 4;
 
 /// The send waits for room, as in the kernel's queues. A send that must not block fails.
@@ -94,9 +94,9 @@ pub const UMSG_ON_FULL_FAIL: c_int = 1;
 /// have a higher priority than the new message, the new message is dropped.
 pub const UMSG_ON_FULL_DROP_OLDEST: c_int = 2;
 
-/// The size of the first version of the structure.
+/// The size of `umsg_mq_options` in its first version.
 const LEAST: size_t = 56;
-/// The maximum size of any version of the structure: a page, as for the kernel's structures of this kind.
+/// The maximum size of `umsg_mq_options` in any version: a page, as for the kernel's structures of this kind.
 const MOST: size_t = 4096;
 
 /// Opens a queue, or creates it, with options that POSIX does not have.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn umsg_mq_open_with(
     handle_or_none(open())
 }
 
-/// The options of a program in the library's types.
+/// The options that the program passed, converted to the library's types.
 pub(crate) struct Prepared {
     pub(crate) options: OpenOptions,
     pub(crate) waiting: Waiting,
@@ -175,7 +175,7 @@ impl Prepared {
         options.existing(existing(given.existing.cast_signed())?);
         // SAFETY: by this function's contract.
         unsafe { set_names(&mut options, &given)? };
-        // A member of 0 requests no policy, so the call opens an existing queue whatever its policy is.
+        // A member of 0 sets no option, so the call opens an existing queue whatever its value of this option is.
         if given.on_full != 0 {
             options.on_full(on_full(given.on_full.cast_signed())?);
         }

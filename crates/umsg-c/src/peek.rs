@@ -14,7 +14,7 @@ use crate::time::told;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_peeked {
-    /// The place to which the bytes are copied; NULL if `size` is 0.
+    /// The buffer into which the call copies the message's bytes; NULL if `size` is 0.
     pub data: *mut c_void,
     /// The length of the buffer, in bytes.
     pub size: size_t,

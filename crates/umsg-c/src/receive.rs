@@ -1,4 +1,4 @@
-//! Receiving.
+//! POSIX queues: receiving.
 //!
 //! The order of the checks, as in the kernel: the time-out, the handle, the length of the buffer, and last whether there is a message.
 
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn umsg_mq_timedreceive(
 }
 
 /// # Safety
-/// `timeout` is NULL, readable, or an address that a pointer check refuses; otherwise the conditions of [`Call::run`].
+/// `timeout` is NULL, readable, or an address that a pointer check refuses. For the buffer and the priority, the conditions of [`Call::run`] hold.
 #[inline(always)]
 unsafe fn call(
     mqdes: umsg_mqd_t,
@@ -129,7 +129,7 @@ impl Call {
         if pointer::is_bad(self.buffer) {
             return self.receive_nowhere(&held, deadline);
         }
-        // SAFETY: the caller guarantees `len` writable bytes, enough for a message; not NULL.
+        // SAFETY: `buffer` is not NULL, and by this function's contract it has `len` writable bytes. `len` is at least the queue's message size.
         let buffer =
             unsafe { std::slice::from_raw_parts_mut(self.buffer.cast(), held.message_size) };
         let received = receive(&held, buffer, deadline)?;

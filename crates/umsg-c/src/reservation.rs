@@ -17,7 +17,7 @@ use crate::time;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_reservation {
-    /// The place for the message: valid until the reservation ends.
+    /// The address of the reserved room; valid until the reservation ends.
     pub data: *mut c_void,
     /// The length of the reserved room, in bytes.
     pub len: size_t,
@@ -36,7 +36,7 @@ struct Reserved {
 
 static RESERVATIONS: Handles<Reserved> = Handles::new();
 
-/// A reservation that a call has taken from the table, to end it. The reservation's identifier has ended.
+/// A reservation that a call has taken from the table, to end it. The reservation's identifier is no longer valid.
 struct Taken {
     reservation: Reservation<'static>,
     /// Keeps the entry of the table in use. Fields are dropped in order, so the entry is released after the reservation.
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn umsg_mq_cancel(reservation: *mut umsg_mq_reservation) -
     }))
 }
 
-/// Keeps a reservation and describes it to the program.
+/// Enters a reservation in the table, and returns the structure that describes it to the program.
 fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_reservation, Failure> {
     let mut told = umsg_mq_reservation {
         data: reservation.as_mut_ptr().cast(),

@@ -1,4 +1,4 @@
-//! Sending.
+//! POSIX queues: sending.
 //!
 //! The order of the checks, as in the kernel: time-out, priority, handle, length, and at last whether the call would wait.
 
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn umsg_mq_send_at(
 }
 
 /// # Safety
-/// `timeout` is NULL, readable, or an address that a pointer check refuses; otherwise the conditions of [`Call::run`].
+/// `timeout` is NULL, readable, or an address that a pointer check refuses. For the message, the conditions of [`Call::run`] hold.
 #[inline(always)]
 unsafe fn call(
     mqdes: umsg_mqd_t,
@@ -311,7 +311,7 @@ impl Call {
             return Ok(&[]);
         }
         pointer::check(self.message, "msg_ptr")?;
-        // SAFETY: by this function's contract; not NULL, and bytes have no alignment.
+        // SAFETY: by this function's contract. `message` is not NULL, and bytes need no alignment.
         Ok(unsafe { std::slice::from_raw_parts(self.message.cast(), self.len) })
     }
 }

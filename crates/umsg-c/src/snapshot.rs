@@ -54,9 +54,9 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// Reads a snapshot from the descriptor `fd`, from the current offset, and creates the queue `name`. If `name` is NULL, the queue gets the saved
 /// name. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
 ///
-/// The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
-/// its place, its sender's process id, the time of its send, and the number of its returns from leases. `options` are those
-/// of umsg_mq_open_with(3), or NULL; only the members `directory` and `waiting` are used.
+/// The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority, its
+/// place in the order of delivery, its sender's process id, the time of its send, and the number of its returns from leases. `options` are those of
+/// umsg_mq_open_with(3), or NULL; only the members `directory` and `waiting` are used.
 ///
 /// # Return value
 /// On success, the call returns a handle. On error, `(umsg_mqd_t)-1` is returned, and errno is set to indicate the error; then there is no new queue.

@@ -1,4 +1,4 @@
-//! The status of a queue.
+//! POSIX queues: the status of a queue.
 
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -222,7 +222,7 @@ fn number_of(on_full: OnFull) -> u32 {
     number.cast_unsigned()
 }
 
-/// Converts a time to nanoseconds; `None` to 0.
+/// Converts a length of time to nanoseconds; `None` becomes 0.
 fn in_nanoseconds(time: Option<Duration>) -> u64 {
     let nanoseconds = time.map_or(0, |time| time.as_nanos());
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)

@@ -92,8 +92,8 @@ fn the_version_map_names_what_is_exported() {
     assert_eq!(mapped, names());
 }
 
-/// The list is also the symbols file of Debian's package libumsg0: a symbol, its version, and the release that has it first. A line of a release must
-/// stay, because programs may use the symbol.
+/// The list is also the symbols file of Debian's package libumsg0: a symbol, its version, and the first release with the symbol. A line of a release
+/// must stay, because programs may use the symbol.
 #[test]
 fn the_list_of_symbols_is_what_is_exported() {
     let list = include_str!("../../../packaging/debian/libumsg0.symbols");
@@ -184,7 +184,8 @@ fn man_has_nothing_to_complain_of() {
 #[test]
 fn mandoc_has_nothing_to_complain_of() {
     if !is_installed("mandoc") {
-        // Not reported as skipped: CI may lack mandoc, because the test with man finds the important faults of the pages.
+        // This test does not report itself as skipped, so that a CI machine without mandoc passes. The test with man finds the important faults of
+        // the pages.
         return;
     }
     let mut mandoc = Command::new("mandoc");

@@ -53,7 +53,7 @@ mod armed {
         Some(name.to_owned())
     }
 
-    /// Kills the process if the environment variable names the point.
+    /// Kills the process if the environment variable arms this point, and if this pass of the point is the requested one.
     pub fn reached(variable: &str, point: impl Fn() -> &'static str) {
         let armed = ARMED.get_or_init(|| arm(variable));
         let is_meant = armed.as_deref().is_some_and(|armed| armed == point());

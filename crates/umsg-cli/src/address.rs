@@ -40,7 +40,7 @@ pub enum Label {
     Id(i32),
 }
 
-/// The form in which a key was given. Messages print the key in the same form.
+/// The form in which a key was given. The command prints the key in the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// Hexadecimal, with this number of digits.
@@ -49,12 +49,12 @@ pub enum Notation {
     Unsigned,
 }
 
-/// Returns clap's parser of a POSIX or System V queue.
+/// Returns clap's parser of an argument that names a POSIX or System V queue.
 pub fn address() -> impl TypedValueParser<Value = Address> {
     OsStringValueParser::new().try_map(Address::parse)
 }
 
-/// Returns clap's parser of a queue or ring.
+/// Returns clap's parser of an argument that names a queue or ring.
 pub fn subject() -> impl TypedValueParser<Value = Subject> {
     OsStringValueParser::new().try_map(Subject::parse)
 }
@@ -96,7 +96,7 @@ fn ring(argument: &OsStr) -> Option<Name> {
 }
 
 impl Address {
-    /// Parses a POSIX or System V queue.
+    /// Parses an argument that names a POSIX or System V queue.
     pub fn parse(argument: OsString) -> Result<Address, String> {
         if let Some(name) = ring(&argument) {
             return Err(format!(

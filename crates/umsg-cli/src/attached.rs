@@ -92,7 +92,7 @@ impl Attached {
         }
     }
 
-    /// Explains why the lock can't be taken.
+    /// Explains why the queue's lock can't be taken.
     fn lock(&self) -> String {
         held_up::labelled(&self.namespace, self.queue.id(), self.label)
     }

@@ -16,10 +16,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::inherited::is_ignored;
 use crate::lookout::{self, PERSISTENCE, Waiting};
 
-/// Events that stay set once they have happened.
+/// The events that end the command step by step. An event stays set once it has happened.
 pub struct Ending {
     signals: OwnedFd,
-    /// The signals that were blocked before.
+    /// The signals that were blocked before [`Ending::prepare`].
     mask: libc::sigset_t,
     /// The event of the first signal: no new commands start.
     asked: OwnedFd,

@@ -79,7 +79,7 @@ impl Shared {
     }
 }
 
-/// Marks the calling thread as the one that waits.
+/// Stores the id of the calling thread in `thread`, so that [`interrupt`] finds the thread that waits.
 pub fn mark(thread: &AtomicI32, is_watched: bool) -> Waiting<'_> {
     let me = rustix::thread::gettid().as_raw_nonzero().get();
     // Relaxed: a late interruption is repeated. After an interruption that is too early, the wait continues.

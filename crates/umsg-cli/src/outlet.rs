@@ -25,7 +25,8 @@ pub enum When {
     At(SystemTime),
 }
 
-/// The registration of this process as a producer. When the queue's last registration ends, the queue is closed for sending.
+/// The registration of this process as a producer. In a queue that is closed with its last producer, the end of the last registration closes the
+/// queue for sending.
 pub enum Producer<'q> {
     Posix(#[allow(dead_code, reason = "its drop ends it")] posix::Producer<'q>),
     SystemV(#[allow(dead_code, reason = "its drop ends it")] sysv::Producer<'q>),

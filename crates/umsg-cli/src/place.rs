@@ -53,7 +53,7 @@ pub fn origin(cli: &Cli, kind: NamespaceKind) -> &'static str {
     }
 }
 
-/// Prints the names of namespaces that other users have taken, unless --dir or UMSG_DIR names the directory.
+/// Prints the directories that the command ignores because other users own them. Prints nothing if --dir or UMSG_DIR names the directory.
 pub fn tell_passed_over(
     cli: &Cli,
     namespace: &Namespace,

@@ -1,6 +1,7 @@
 //! The reasons why calls on a System V queue fail.
 //!
-//! The library's calls by identifier return an errno, in the kernel's order of checks. Only a failed call computes the text of its error.
+//! The functions of the library that take an identifier return an errno, and check in the kernel's order. Only a failed call computes the text of its
+//! error.
 
 use libc::{c_int, size_t};
 use umsg::QueueError;
@@ -10,13 +11,13 @@ use umsg::sysv::{ControlError, OpenError, OpenOptions, ReceiveError, SendError};
 /// Finds the queue for a call that the kernel's System V queues do not have.
 ///
 /// # Errors
-/// EINVAL: the identifier names no queue, or the queue was removed. EACCES: the caller has no permission. If the queue is removed later, later
-/// steps return EIDRM.
+/// EINVAL: the identifier names no queue, or the queue was removed. EACCES: the caller has no permission. If the queue is removed after this check,
+/// the following steps of the call return EIDRM.
 pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
     there(raw::find(id), id)
 }
 
-/// Returns the queue as [`find`] does. The result may outlive the call, for example in a lease.
+/// Returns the queue as [`find`] does, in a form that may outlive the call, for example in a lease.
 pub(super) fn keep(id: c_int) -> Result<Used, Refusal> {
     there(raw::keep(id), id)
 }

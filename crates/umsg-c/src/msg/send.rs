@@ -88,7 +88,7 @@ pub unsafe extern "C" fn umsg_msg_timedsend(
 }
 
 /// # Safety
-/// `timeout` is NULL, readable, or an address that a pointer check refuses; otherwise the conditions of [`Call::run`].
+/// `timeout` is NULL, readable, or an address that a pointer check refuses. For the message, the conditions of [`Call::run`] hold.
 #[inline(always)]
 unsafe fn call(
     id: c_int,
@@ -117,8 +117,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a readable long, followed by `len` readable bytes, if a message can have that many; or `message` is an address that a pointer
-    /// check refuses.
+    /// `message` points to a readable long, and if the queue accepts messages of `len` bytes, `len` readable bytes follow the long. Or `message` is
+    /// an address that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {
         pointer::check(self.message, "msgp")?;

@@ -46,7 +46,7 @@ pub const UMSG_RING_NO_OVERFLOW: u32 = 4_294_967_295;
 /// The value of `flags` for a ring that refuses senders until umsg_ring_enable.
 pub const UMSG_RING_DISABLED: u32 = 1;
 
-/// The size of the structure in its first version, and the maximum size in any version.
+/// The size of `umsg_ring_options` in its first version, and its maximum size in any version.
 const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 
 /// Creates a ring. The caller is its only receiver.
@@ -156,7 +156,7 @@ fn prepared(given: &umsg_ring_options) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// Returns the namespace of a directory, or of the environment.
+/// Returns the namespace in `directory`, or, if `directory` is NULL, the namespace that the environment selects.
 ///
 /// # Safety
 /// `directory` is NULL, or a string, or an address that a pointer check refuses.

@@ -113,7 +113,7 @@ unsafe fn receive(
     payloads.clear();
     let mut filled = 0;
     let drained = ring.drain_some(n as u64, |message| {
-        // The payloads may move until all of them are copied, so each message first gets the offset of its payload.
+        // The vector of payloads may be reallocated until all payloads are in it, so each message first gets the offset of its payload.
         let place = std::ptr::without_provenance(payloads.len());
         payloads.extend_from_slice(message.payload);
         // SAFETY: at most `n` messages arrive, and `n` members are writable.

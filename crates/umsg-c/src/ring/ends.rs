@@ -15,8 +15,8 @@ pub struct umsg_ring_sender(Sender);
 
 /// Frees a ring, which closes it.
 ///
-/// From now on, sends to the ring fail with `EPIPE`. Messages that were not received are lost. The name of a named ring is free at
-/// once. If a child made by fork(2) frees its copy, the ring stays open.
+/// From now on, sends to the ring fail with `EPIPE`. Messages that were not received are lost. Another ring may get the name of a named ring at once.
+/// If a child made by fork(2) frees its copy, the ring stays open.
 ///
 /// After the call, no thread may use the ring, its descriptor, or the payloads of its messages.
 ///
@@ -194,7 +194,7 @@ fn made(sender: Result<Sender, Failure>) -> *mut umsg_ring_sender {
     }
 }
 
-/// Returns a sender.
+/// Returns the sender at an address that the program passed.
 ///
 /// # Safety
 /// `sender` comes from one of the functions that make senders and is not freed while the result is used, or is an address that

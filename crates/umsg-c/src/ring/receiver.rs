@@ -1,4 +1,4 @@
-//! The receiving end for C: one call at a time.
+//! The receiving end of a ring for C, which one call at a time uses.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -48,7 +48,7 @@ impl umsg_ring {
     }
 }
 
-/// Returns a ring, without the right to receive.
+/// Returns the ring at an address that the program passed, without the right to receive.
 ///
 /// # Safety
 /// `ring` comes from umsg_ring_create and is not freed while the result is used, or is an address that [`is_bad`] refuses.
@@ -60,7 +60,7 @@ pub(super) unsafe fn look<'a>(ring: *const umsg_ring) -> Result<&'a umsg_ring, R
     Ok(unsafe { &*ring })
 }
 
-/// Returns the right to receive, for the ring's owner.
+/// Returns the right to receive from a ring. Only the process that created the ring gets this right.
 ///
 /// # Errors
 /// `Busy` if another call has the right to receive: a call of another thread, or a call of this thread further down the stack. `NotOwner` in a forked
@@ -129,7 +129,7 @@ impl DerefMut for Turn<'_> {
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: pairs with the acquire in `enter`.
+        // Release: pairs with the acquire in `take_turn`.
         self.0.busy.store(false, Ordering::Release);
     }
 }

@@ -67,8 +67,8 @@ pub unsafe extern "C" fn umsg_ring_send(
 
 /// Sends a message to a ring if there is room.
 ///
-/// Does the same as umsg_ring_send(3), but the call does not wait. If a process was stopped inside a call on the ring, the call returns after a
-/// second.
+/// Does the same as umsg_ring_send(3), but the call does not wait for room. If another process was stopped inside a call on the ring,
+/// umsg_ring_try_send(3) returns after a second.
 ///
 /// # Return value
 /// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.

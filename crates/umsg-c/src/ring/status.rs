@@ -106,7 +106,7 @@ pub unsafe extern "C" fn umsg_ring_status(
 
 /// Gets the complete status of the ring of a sender.
 ///
-/// Does the same as umsg_ring_status(3), for a sender.
+/// Does the same as umsg_ring_status(3), for the ring to which `sender` sends.
 ///
 /// # Return value
 /// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.

@@ -15,7 +15,7 @@ pub use umsg_testkit::run::{finish, skip, succeed, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns a directory below `target/` for what the tests build.
+/// Returns the directory below `target/` for the files that the tests build.
 pub fn workshop() -> PathBuf {
     umsg_testkit::artefacts::workshop("umsg-c")
 }
@@ -81,7 +81,7 @@ pub fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
     Some(said.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Returns whether a program is on the path.
+/// Returns whether a directory of PATH has this program.
 pub fn is_installed(program: &str) -> bool {
     on_the_path(program).is_some()
 }

@@ -106,7 +106,7 @@ impl Queue {
         let mut attributes: libc::mq_attr = unsafe { std::mem::zeroed() };
         let number = self.descriptor.as_raw_fd() as usize;
         let pointer = (&raw mut attributes).expose_provenance();
-        // SAFETY: the kernel writes the attributes of a descriptor, which are live.
+        // SAFETY: the kernel writes the attributes of the queue to `attributes`, which is live.
         unsafe { call(libc::SYS_mq_getsetattr, [number, 0, pointer, 0, 0, 0])? };
         Ok(attributes)
     }
@@ -117,13 +117,13 @@ impl Queue {
         self.message_size
     }
 
-    /// Returns the maximum number of messages.
+    /// Returns the maximum number of messages in the queue.
     #[must_use]
     pub fn max_messages(&self) -> u64 {
         self.max_messages
     }
 
-    /// Returns the number of messages.
+    /// Returns the number of messages in the queue.
     ///
     /// # Errors
     /// The errors of mq_getattr(3).
@@ -131,7 +131,7 @@ impl Queue {
         Ok(self.attributes()?.mq_curmsgs as u64)
     }
 
-    /// Returns the permission bits.
+    /// Returns the permission bits of the queue.
     ///
     /// # Errors
     /// The errors of fstat(2).
@@ -139,7 +139,7 @@ impl Queue {
         Ok(rustix::fs::fstat(&self.descriptor)?.st_mode & 0o777)
     }
 
-    /// Sets the permission bits.
+    /// Sets the permission bits of the queue.
     ///
     /// # Errors
     /// The errors of fchmod(2).

@@ -76,7 +76,7 @@ impl Room {
     }
 }
 
-/// The limit and the mode of a queue.
+/// The size limit and the mode of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The maximum number of bytes in the queue.
@@ -107,7 +107,7 @@ impl Queue {
         queue.status().map(|_| queue)
     }
 
-    /// Returns the identifier.
+    /// Returns the identifier of the queue.
     #[must_use]
     pub fn id(self) -> i32 {
         self.id
@@ -127,8 +127,8 @@ impl Queue {
         }
     }
 
-    /// Copies the first message that is wanted, and leaves it in the queue. Returns its length. While the call searches, other processes may receive
-    /// messages that are not wanted.
+    /// Copies the first wanted message, and leaves it in the queue. Returns its length. The result is correct even if other processes receive
+    /// unwanted messages during the search.
     ///
     /// # Errors
     /// ENOMSG if there is no such message; ENOSYS if the kernel can't copy messages (CONFIG_CHECKPOINT_RESTORE).
@@ -218,7 +218,7 @@ impl Queue {
         unsafe { call(libc::SYS_msgctl, arguments).map(drop) }
     }
 
-    /// Returns the status.
+    /// Returns the status of the queue.
     ///
     /// # Errors
     /// The errors of msgctl(2).

@@ -116,7 +116,7 @@ impl Wanted {
     }
 }
 
-/// Returns the attributes of a queue that every user may read, whatever the queue's mode.
+/// Returns the attributes of a queue. Every user may read these attributes, whatever the queue's mode.
 pub fn entry(namespace: &Namespace, of: &Attached) -> Result<Entry> {
     let id = of.queue.id();
     let all = sysv::list(namespace).map_err(|error| Failure::of(of.label, error))?;

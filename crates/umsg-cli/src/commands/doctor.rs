@@ -83,7 +83,7 @@ pub struct Inspected {
     pub name: String,
     /// The diagnosis, or the reason why the queue can't be inspected.
     pub found: Result<Diagnosis, String>,
-    /// The repairs.
+    /// The result of the repair; None if no repair was requested.
     pub repair: Option<Repair>,
     /// The other namespaces that have a queue of this name, in the form of [`elsewhere::also_in`].
     pub also_in: Vec<String>,

@@ -33,7 +33,7 @@ fn is_like(one: &Problem, other: &Problem) -> bool {
     }
 }
 
-/// Counts the further places with the same problem as `first`.
+/// Returns a line with the number of further places that have the same problem as `first`. Returns None if there is no further place.
 fn others(first: &Problem, problems: &[Problem]) -> Option<Line> {
     let places = problems.iter().filter(|other| is_like(first, other));
     let offsets = places.filter_map(|other| other.finding.as_ref().map(|found| found.offset));

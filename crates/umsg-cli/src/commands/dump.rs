@@ -118,10 +118,10 @@ impl Dump {
     }
 }
 
-/// Opens the output. A FIFO or device is written directly. A regular file is replaced when the new file is complete.
+/// Writes the snapshot to the file of --output. A FIFO or device is written directly. A regular file is replaced when the new file is complete.
 fn write_file(snapshot: &Saved, path: &Path) -> Result<u64, SnapshotError> {
     let failed = SnapshotError::Write;
-    // If the path is a symbolic link, replaces the target of the link.
+    // If the path is a symbolic link, the target of the link is replaced.
     let target = path.canonicalize().unwrap_or(path.to_owned());
     if target.exists() && !target.is_file() {
         let mut file = File::options().write(true).open(&target).map_err(failed)?;
@@ -219,7 +219,7 @@ impl Explain for SnapshotError {
     }
 }
 
-/// The result of saving or loading.
+/// The result of `umsg dump` or `umsg load`, as --json prints it.
 #[derive(Serialize)]
 pub struct Summary {
     queue: String,

@@ -76,13 +76,13 @@ pub struct Gc {
     format: Format,
 }
 
-/// What happened, or would happen, to a queue or ring.
+/// The outcome for a queue or ring. Without --remove, the outcome that a removal would have.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Fate {
     /// The item would be removed with --remove.
     Stale,
-    /// A process has the item open.
+    /// A process has the item open, or another item has replaced it meanwhile.
     Kept,
     Removed,
     Failed,

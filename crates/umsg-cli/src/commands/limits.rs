@@ -183,8 +183,8 @@ impl Limits {
                 (wanted.max_message_size, self.max_message_size),
             ),
         ];
-        // If a default exceeds its maximum, new queues get the maximum. The user mostly doesn't mean this, so the command refuses it. A program may
-        // still have set such values through /proc/sys.
+        // If a default exceeds its maximum, new queues get the maximum. The user mostly doesn't mean this, so the command refuses such values. A
+        // program may still have set them through /proc/sys.
         for (what, (default, given), (most, also_given)) in pairs {
             let is_given = given.is_some() || also_given.is_some();
             if is_given && default > most && most > 0 {

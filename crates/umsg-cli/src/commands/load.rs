@@ -196,7 +196,7 @@ impl Load {
     }
 }
 
-/// Reads a snapshot of a POSIX or System V queue. The major version of the snapshot tells which.
+/// Reads a snapshot of a POSIX or System V queue. The major version of the snapshot tells the kind of the queue.
 fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
     let mut start = Vec::new();
     from.by_ref()

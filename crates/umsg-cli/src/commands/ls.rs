@@ -231,7 +231,7 @@ fn cells(name: &OsStr, status: &Status, owners: &Owners) -> [String; 11] {
     ]
 }
 
-/// Returns the last column: leased, reserved, set-aside and delayed messages, and `corrupted`.
+/// Returns the text of the last column: the numbers of leased, reserved, set-aside and delayed messages, and `corrupted`.
 fn remarks(status: &Status) -> String {
     let attributes = status.attributes;
     let held = [

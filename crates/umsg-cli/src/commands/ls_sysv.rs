@@ -97,7 +97,7 @@ fn cells(row: &Row, owners: &Owners) -> [String; 11] {
     ]
 }
 
-/// Returns the last column: leased and reserved messages, and `corrupted`.
+/// Returns the text of the last column: the number of leased messages and `corrupted`, or the reason why the status is unknown.
 fn remarks(row: &Row) -> String {
     let status = match &row.status {
         Ok(status) => status,

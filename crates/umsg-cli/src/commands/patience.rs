@@ -9,8 +9,8 @@ use crate::failure::Result;
 use crate::lookout::Lookout;
 use crate::values;
 
-/// The longest single call of a wait that the lookout thread does not watch. After each call, the command itself checks whether the wait still makes
-/// sense.
+/// The maximum time of one call, if the lookout thread does not watch the wait. After each such call, the command itself checks whether the wait
+/// still makes sense.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// An error of a call that can wait.

@@ -12,7 +12,7 @@ use crate::names::Name;
 use crate::output::{json, time};
 use crate::values::{self, RetryDelay};
 
-/// The given options. A new queue without options has no policy.
+/// The policy options that the user gave. Without these options, a new queue has no policy.
 #[derive(Args, Clone, Debug)]
 pub struct Policy {
     /// What a send to a full queue does [default: block]
@@ -110,7 +110,7 @@ impl Policy {
         options.trace_messages(self.trace_messages);
     }
 
-    /// Checks the dead-letter queue.
+    /// Fails if the name of the dead-letter queue can't be a queue's name, or is the name of the queue itself.
     pub fn check(&self, namespace: &Namespace, queue: &Name) -> Result {
         let Some(dead_letter) = &self.dead_letter else {
             return Ok(());
@@ -130,7 +130,8 @@ impl Policy {
             Err(
                 error @ (OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong),
             ) => Err(Failure::of(subject, error)),
-            // If the dead-letter queue is missing, it is created. If its mode forbids reading, its attributes can't be checked.
+            // A missing dead-letter queue is created together with the queue. The library checks an existing dead-letter queue when it creates the
+            // queue.
             _ => Ok(()),
         }
     }

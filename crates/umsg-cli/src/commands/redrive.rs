@@ -79,7 +79,7 @@ pub struct Redrive {
     format: Format,
 }
 
-/// The reasons on the command line.
+/// The reasons that --reason accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Reason {
     /// Older than the queue's time to live
@@ -282,7 +282,7 @@ fn explain(why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
     }
 }
 
-/// The result, as --json prints it.
+/// The result of `umsg redrive`, as --json prints it.
 #[derive(Serialize)]
 struct Summary {
     queue: String,

@@ -234,7 +234,8 @@ impl Run {
         if let Some(raw) = self.raw_syscalls {
             command.env(RAW, raw.name());
         }
-        // A supervisor also serves all children of the program. With --force, a program that can't be intercepted runs anyway.
+        // The drop-in needs no path of this command in two cases: a supervisor serves all children of the program anyway, or --force lets static
+        // programs run without a supervisor.
         let leaves_static = is_supervised || self.force && raw == Raw::Off;
         match std::env::current_exe().ok().filter(|_| !leaves_static) {
             Some(own) => command.env(RUN, own),
@@ -276,7 +277,7 @@ impl Run {
         self.failure(&Kind::NotExecuted(error).of(path))
     }
 
-    /// Returns the value of the option, or else that of the variable. Fails on an invalid value of the variable, which the drop-in would ignore.
+    /// Returns the value of --wait, or else that of $UMSG_WAIT. Fails on an invalid value of the variable, which the drop-in would ignore.
     fn wait(&self) -> Result<Option<Wait>> {
         let choices = "adaptive, blocking or spinning";
         match self.wait {
@@ -336,7 +337,7 @@ fn home(namespace: &Namespace, shares: bool) -> Home {
     }
 }
 
-/// Returns the value of a variable. None if it is unset or empty.
+/// Returns the value of an environment variable. None if the variable is unset or empty.
 fn chosen<T: ValueEnum + Copy>(
     variable: &str,
     name: fn(T) -> &'static str,

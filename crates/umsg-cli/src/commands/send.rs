@@ -106,7 +106,7 @@ pub struct Send {
 /// The short form of --null.
 const NULL: &str = "-0";
 
-/// The result of a send.
+/// The result of `umsg send`, as --json prints it.
 #[derive(Serialize)]
 struct Sent {
     queue: String,

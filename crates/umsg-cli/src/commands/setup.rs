@@ -48,7 +48,7 @@ pub struct Setup {
     format: Format,
 }
 
-/// The result in JSON.
+/// The result of `umsg setup`, as --json prints it.
 #[derive(Serialize)]
 struct Report {
     path: String,

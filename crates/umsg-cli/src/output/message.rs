@@ -1,4 +1,4 @@
-//! Forms of received messages.
+//! The forms in which received messages are printed.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};

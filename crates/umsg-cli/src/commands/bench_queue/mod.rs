@@ -152,7 +152,7 @@ impl BenchQueue {
         Ok(out.flush()?)
     }
 
-    /// Returns the load that each process has to produce.
+    /// Returns the settings of each process. The senders share the rate equally.
     fn load(&self) -> role::Load {
         role::Load {
             rate: self.rate as f64 / f64::from(self.senders),

@@ -1,4 +1,4 @@
-//! The result of a run.
+//! The result of a run of `umsg bench-queue`.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ pub struct Report {
     pub senders: u32,
     pub receivers: u32,
     pub wait: &'static str,
-    /// The duration of the slowest sender.
+    /// The time that the slowest sender took.
     pub seconds: f64,
     pub sent: u64,
     pub received: u64,

@@ -30,7 +30,7 @@ pub enum Role {
     Receive,
 }
 
-/// The load that a process produces.
+/// The settings of a sender or receiver process.
 pub struct Load {
     /// The number of messages to send in a second; 0 for as many as possible.
     pub rate: f64,
@@ -123,7 +123,7 @@ fn send(queue: &Queue, load: &Load) -> Result<Sent> {
             false => begin + (messages as f64 * 1e9 / load.rate) as u64,
         };
         let at = wait_until(due.min(end));
-        // A sender ends at the planned time even if it can't keep the rate.
+        // A sender ends at the end of the measurement even if it can't keep the rate.
         if at >= end {
             break;
         }

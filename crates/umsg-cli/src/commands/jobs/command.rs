@@ -23,7 +23,7 @@ use crate::program;
 /// The placeholder in an argument that is replaced by the message.
 const PLACE: &[u8] = b"{}";
 
-/// The time between SIGTERM and SIGKILL for a command that exceeds its time.
+/// The time between SIGTERM and SIGKILL for a command that exceeds its time limit.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The reason that is reported if a second signal to umsg has killed the command.
@@ -66,7 +66,7 @@ pub struct Broken {
 }
 
 impl<'a> Job<'a> {
-    /// Fails if the program does not exist, before any message is received.
+    /// Finds the program of the command. So a missing program is reported before any message is received.
     pub fn new(
         command: &'a [OsString],
         environment: &'a [(&'static str, OsString)],

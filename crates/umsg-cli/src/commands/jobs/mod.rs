@@ -35,7 +35,7 @@ const LISTED: usize = 1000;
 
 /// The options of `umsg recv` that control the work.
 pub struct Plan<'a> {
-    /// The queue's name, for messages to the user.
+    /// The queue's name, for the texts that umsg prints.
     pub name: String,
     pub command: &'a [OsString],
     pub environment: Vec<(&'static str, OsString)>,
@@ -53,7 +53,7 @@ pub struct Plan<'a> {
     pub quiet: bool,
 }
 
-/// The result, as --json prints it.
+/// The result of `umsg recv --exec`, as --json prints it.
 #[derive(Serialize)]
 pub struct Summary {
     queue: String,
@@ -108,7 +108,7 @@ impl fmt::Display for Which {
 }
 
 impl Summary {
-    /// Returns the line for the user. `name` is the queue's name as the user gave it.
+    /// Returns the line that reports this result to the user. `name` is the queue's name as the user gave it.
     pub fn line(&self, name: &str) -> String {
         let (done, back) = (self.acknowledged, self.returned);
         format!(
@@ -192,7 +192,7 @@ struct Crew<'a> {
     running: AtomicU64,
 }
 
-/// The right to receive. The thread that holds this lock is the only one that waits in the queue.
+/// The state of the receiving, behind the lock `Crew::turn`. The thread that holds this lock is the only one that waits in the queue.
 struct Turn {
     left: Option<u64>,
     outcome: Option<Result>,

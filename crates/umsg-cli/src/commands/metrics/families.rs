@@ -12,7 +12,7 @@ pub(super) enum Value {
     Real(f64),
 }
 
-/// Returns the value of a queue. None if the kind of queue does not have this value.
+/// A function that returns the value of a metric for one queue, or None if the kind of queue does not have this value.
 pub(super) type Of = fn(&Figures) -> Option<Value>;
 
 /// A metric that is printed for each queue.

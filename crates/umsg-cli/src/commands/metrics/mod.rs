@@ -120,7 +120,7 @@ fn write(path: &Path, texts: &mut Texts<'_>) -> Result {
 }
 
 fn store(path: &Path, text: &Text) -> io::Result<()> {
-    // If the path is a symbolic link, replaces the target of the link. A device or a pipe can't be replaced.
+    // If the path is a symbolic link, the target of the link is replaced. A device or a pipe can't be replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
         return text.write_to(&mut File::options().write(true).open(&target)?);

@@ -184,7 +184,7 @@ fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: i
             pass_on(scene, workers);
         }
         if ready[2] {
-            // A pair that ends before the relay has panicked. So the relay ends, too.
+            // A pair ends before the relay ends only if the pair's thread has panicked. So the relay ends, too.
             scene.stop();
         }
         if scene.is_stopped() && have_ended() {

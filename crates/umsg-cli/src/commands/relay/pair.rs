@@ -69,8 +69,8 @@ fn parse(argument: &OsStr) -> Result<Declared, String> {
     Ok(Declared { kernel, umsg, want })
 }
 
-/// Splits the selection of types from the argument's end. Only the arguments of System V queues have a selection, because the name of a POSIX queue
-/// may end like one.
+/// Splits the selection of types from the argument's end. Only the arguments of System V queues have a selection: the name of a POSIX queue may end
+/// with the same characters as a selection.
 fn selection(argument: &[u8]) -> Result<(&[u8], Want), String> {
     let Some(comma) = argument.iter().rposition(|byte| *byte == b',') else {
         return Ok((argument, Want::Any));

@@ -20,8 +20,8 @@ use super::worker::{Crew, Halt, Hand};
 use crate::address::Address;
 use crate::names::Name;
 
-/// The limits of a dead-letter queue that the relay creates: the number of messages, and the bytes of a message. High limits are free, because only
-/// messages in the queue take memory.
+/// The limits of a dead-letter queue that the relay creates: the number of messages, and the bytes of a message. High limits cost nothing, because
+/// only messages in the queue take memory.
 const DEAD_LETTERS: (u32, u32) = (65_536, 16 << 20);
 
 /// The open queues of a pair.
@@ -29,7 +29,7 @@ pub struct Ends {
     way: Way,
     kernel: KernelQueue,
     queue: Arc<Queue>,
-    /// The path of the queue's file. For a queue with remove-on-last-close: the path of its directory.
+    /// The path of the file of umsg's queue. For a queue with remove-on-last-close: the path of its directory.
     file: PathBuf,
     dead_letter: Option<(String, Arc<Queue>)>,
 }
@@ -145,7 +145,7 @@ impl Ends {
         let found = existing(namespace, name, way)?;
         let opened = match KernelQueue::open(bytes(kernel), access, None) {
             Err(Errno::NOENT) if creates => match made(kernel, access, found.as_ref()) {
-                // Another process has created the queue meanwhile. The queue keeps the mode and the limits that this process gave it.
+                // Another process has created the queue meanwhile. The queue keeps the mode and the limits of its creator.
                 Err(Errno::EXIST) => KernelQueue::open(bytes(kernel), access, None),
                 made => made,
             }
@@ -281,7 +281,7 @@ impl Ends {
                 reached(Point::IN_TAKEN);
                 self.place(crew, (rooms, hand), (priority, &buffer[..len]))
             }
-            // Another receiver has taken the message.
+            // Another receiver has taken the message, or a signal interrupted the call.
             Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             Err(error) => Err(Halt::Trouble(error.to_string())),
         }

@@ -13,7 +13,7 @@ use super::pair::Way;
 use super::worker::{Crew, Halt, Hand};
 use crate::address::{Address, Label};
 
-/// The maximum number of messages that the relay searches for the first one that a pair carries.
+/// The maximum number of messages that the relay looks at to find the first message that a pair carries.
 const MOST_SEEN: usize = 1 << 20;
 
 /// The open queues of a pair.
@@ -90,7 +90,7 @@ impl Ends {
             Err(Errno::NOENT) if creates => {
                 let mode = like.as_ref().map_or(0o600, |like| like.mode & 0o777);
                 let (made, is_new) = match open_kernel(*kernel, Some(mode)) {
-                    // Another process has created the queue meanwhile. The queue keeps the limit that this process gave it.
+                    // Another process has created the queue meanwhile. The queue keeps the limit of its creator.
                     Err(Errno::EXIST) => (open_kernel(*kernel, None), false),
                     made => (made, true),
                 };
@@ -196,7 +196,7 @@ impl Ends {
                 *hand = Some((mtype, message.to_vec()));
                 Ok(())
             }
-            // Another receiver has taken the message.
+            // Another receiver has taken the message, or a signal interrupted the call.
             Err(Errno::NOMSG | Errno::INTR) => Ok(()),
             Err(Errno::TOOBIG) => {
                 *room = Room::new(2 * room.len() + 1);

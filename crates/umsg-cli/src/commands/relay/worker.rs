@@ -94,8 +94,8 @@ pub struct Worker {
     pub thread: AtomicI32,
     /// The main thread sets this flag when the name of a queue may lead to another queue or to none.
     pub looks: AtomicBool,
-    /// Set after a message that no queue accepts. While the flag is set, the pair reads the next message before it leases the message, because each
-    /// lease counts as a delivery.
+    /// Set after a message that no queue accepts. While the flag is set, the pair peeks at the first message, and leases it only if a queue accepts
+    /// it now: each lease counts as a delivery.
     pub is_blocked: AtomicBool,
     /// The inotify watches of the queues' names.
     watches: Mutex<Vec<i32>>,
@@ -220,7 +220,7 @@ impl Crew<'_> {
         Ok(())
     }
 
-    /// Returns whether a message that no queue accepts has blocked the pair. Relaxed: only the thread of the pair uses the word.
+    /// Returns whether a message that no queue accepts has blocked the pair. Relaxed: only the thread of the pair uses the flag.
     pub fn is_blocked(&self) -> bool {
         self.worker.is_blocked.load(Ordering::Relaxed)
     }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use umsg::{posix, ring, sysv};
 
-/// The kinds, in the order of the output.
+/// The kinds of queues, in the order of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Posix,

@@ -73,8 +73,8 @@ impl Snapshot {
         self.left_out[kind as usize][why as usize] += 1;
     }
 
-    /// Subtracts a queue that has no figures from the admitted queues, and counts the reason. Without a reason, the queue was removed after the names
-    /// were read.
+    /// Counts a queue that has no figures by its reason, and no longer as admitted. Without a reason, the queue was removed after the names were
+    /// read.
     fn give_up(&mut self, kind: Kind, queue: &str, why: Option<Reason>) {
         self.admitted -= 1;
         match why {

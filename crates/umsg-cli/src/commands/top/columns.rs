@@ -11,7 +11,7 @@ use crate::commands::sample::gather::Refused;
 use crate::output::owner::Owners;
 use crate::output::{text, time};
 
-/// A column, in the order of the list.
+/// The columns of the list, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Column {
     /// The name
@@ -284,7 +284,7 @@ pub fn oldest(row: &Row, now: SystemTime) -> Option<f64> {
     seconds_since(row.figures.oldest, now)
 }
 
-/// Names an unusual state.
+/// Returns the name of a queue's unusual state; an empty text if the state is usual.
 fn state(row: &Row) -> &'static str {
     let figures = &row.figures;
     if figures.corrupted {

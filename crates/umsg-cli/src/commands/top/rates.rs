@@ -83,7 +83,8 @@ impl Refreshes {
     fn row(&mut self, figures: Figures, seconds: Option<f64>) -> Row {
         let key = (figures.kind, Arc::clone(&figures.queue), figures.id);
         let before = self.known.remove(&key);
-        // If another queue of the same name has replaced the queue, the sample has created a new label.
+        // If another queue of the same name has replaced the queue, the name is a new `Arc`. Then the earlier figures belong to the replaced queue,
+        // and are not used.
         let before = before.filter(|known| Arc::ptr_eq(&known.figures.queue, &figures.queue));
         let rates = before
             .as_ref()

@@ -175,7 +175,7 @@ fn left_out(refused: &Refused) -> String {
     format!("{name}: {}", why(refused.why))
 }
 
-/// Counts queues and rings.
+/// Returns a text with the number of queues and the number of rings.
 pub fn counts(kinds: impl Iterator<Item = Kind>) -> String {
     let mut counts = [0_u64; 2];
     kinds.for_each(|kind| counts[usize::from(kind == Kind::Ring)] += 1);

@@ -110,7 +110,7 @@ impl Order {
                 None => parts.push(vec![line]),
             }
         }
-        // Groups are sorted by the line of the group, which is the first of its lines and has the sums of the members.
+        // A group is sorted by its first line, which is the line of the group and has the sums of the members.
         let mut groups: Vec<Vec<Line>> = parts
             .into_iter()
             .map(|part| self.group(part, common, depth))

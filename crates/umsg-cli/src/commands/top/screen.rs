@@ -109,7 +109,7 @@ impl Session<'_> {
             true => longest,
             false => left.min(longest),
         };
-        // Handles all events that have arrived before the screen is drawn again.
+        // All events that have arrived are handled before the screen is drawn again.
         while poll(time)? {
             match read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => match is_suspend(&key) {

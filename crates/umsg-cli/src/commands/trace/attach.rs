@@ -121,7 +121,7 @@ fn is_a_trace(pid: u32) -> bool {
     words.split(|&byte| byte == 0).any(|word| word == b"trace")
 }
 
-/// Returns the address of the request.
+/// Returns the address of the request in the memory of a process.
 fn find(pid: Pid) -> Result<u64> {
     let maps =
         fs::read(format!("/proc/{pid}/maps")).map_err(|error| unreachable_memory(pid, &error))?;
@@ -169,7 +169,7 @@ fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
         .join(pid.to_string())
         .join("root")
         .join(path.strip_prefix("/").ok()?);
-    // The process chooses the file. It may be a FIFO, which would block the open, or a terminal.
+    // The process chooses the file. The file may be a FIFO, which would block the open, or a terminal.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = fs::OpenOptions::new()
         .read(true)

@@ -12,7 +12,7 @@ use umsg_trace::{Function, Numbers, Record};
 use super::symbols;
 use crate::output::{text, time};
 
-/// A record whose function this command can show.
+/// The record of a call to a function that this command can show.
 pub struct Call<'a> {
     pub function: Function,
     pub numbers: Numbers,

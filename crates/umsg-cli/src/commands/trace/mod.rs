@@ -110,7 +110,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns the exit code.
+    /// Traces the program or the process. Returns the exit code of the command.
     pub fn perform(&self, cli: &Cli) -> Result<u8> {
         let out = Output::open(self.output.as_ref())?;
         let namespace = subject::namespace(cli, self.pid)?;
@@ -240,8 +240,7 @@ impl Tracing<'_> {
         Ok(())
     }
 
-    /// Shows the records that are in the ring. The number is limited to the capacity of the ring, because a busy process sends further records
-    /// meanwhile.
+    /// Shows the records that are in the ring, at most as many as the ring has room for, because a busy process sends further records meanwhile.
     fn drain(&mut self, ring: &mut Ring) -> Result {
         for _ in 0..ENTRIES {
             let Ok(message) = ring.try_receive() else {

@@ -1,4 +1,4 @@
-//! The table of calls at the end.
+//! The table of calls that `umsg trace --summary` prints at the end.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use super::line::Call;
 use crate::output::json;
 use crate::output::table::{Side, Table};
 
-/// The calls by function.
+/// The sums over the traced calls, one sum for each function.
 #[derive(Default)]
 pub struct Summary {
     of: BTreeMap<Function, Sum>,

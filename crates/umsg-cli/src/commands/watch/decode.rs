@@ -41,7 +41,7 @@ struct Filter<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Fails if the command does not exist.
+    /// Makes a decoder. Fails if the command of --exec does not exist.
     pub fn new(style: Style, exec: Option<&'a [OsString]>) -> Result<Decoder<'a>> {
         let filter = match exec.and_then(<[OsString]>::split_first) {
             None => None,

@@ -109,7 +109,7 @@ struct BlockedEntry {
 
 #[derive(Serialize)]
 struct HoldEntry {
-    /// leased, reserved or set-aside.
+    /// leased, reserved, delayed, redriven or set-aside.
     kind: &'static str,
     holder: Option<ProcessEntry>,
     bytes: u32,
@@ -151,7 +151,7 @@ struct DamageEntry {
 
 #[derive(Serialize)]
 struct ProblemEntry {
-    /// damaged, stuck or died.
+    /// damaged, stuck, undelivered or died.
     kind: &'static str,
     what: String,
     advice: String,

@@ -1,4 +1,4 @@
-//! A dead letter.
+//! JSON output of a dead letter.
 
 use serde::Serialize;
 use umsg::posix;

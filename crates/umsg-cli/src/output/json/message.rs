@@ -1,4 +1,4 @@
-//! A message.
+//! JSON output of a message.
 
 use std::time::SystemTime;
 

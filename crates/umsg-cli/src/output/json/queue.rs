@@ -1,4 +1,4 @@
-//! A POSIX queue.
+//! JSON output of a POSIX queue.
 
 use std::time::SystemTime;
 

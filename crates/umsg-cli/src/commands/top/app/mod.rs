@@ -121,7 +121,7 @@ impl App {
         }
     }
 
-    /// Takes the figures of a new refresh.
+    /// Shows the figures of a new refresh, and requests the next diagnosis if it is due.
     pub fn refresh(&mut self, view: View) {
         self.view = view;
         self.arrange();
@@ -180,7 +180,7 @@ impl App {
         found.cloned()
     }
 
-    /// Returns the row of a queue with figures.
+    /// Returns the row of a queue; None if the queue has no figures.
     pub fn row(&self, key: &Key) -> Option<&Row> {
         let Key::Queue(kind, name) = key else {
             return None;
@@ -213,7 +213,7 @@ impl App {
         })
     }
 
-    /// Takes the result of a task.
+    /// Shows the result of a task. A result for a page that is no longer shown is dropped.
     pub fn take(&mut self, done: Done, took: Duration) {
         match done {
             Done::Examined(subject, found) => {

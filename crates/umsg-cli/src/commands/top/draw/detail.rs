@@ -1,4 +1,4 @@
-//! The page of details of one queue.
+//! Draws the page with the details of one queue.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -87,7 +87,7 @@ fn heading(app: &App, detail: &Detail) -> Line<'static> {
     ])
 }
 
-/// Returns a title and a text.
+/// Returns a line with a title and a text.
 fn line(title: &str, text: impl Into<String>) -> Line<'static> {
     Line::from(vec![bold(format!("{title:<TITLE$}")), plain(text)])
 }

@@ -1,4 +1,4 @@
-//! The list of queues.
+//! Draws the list of queues.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -129,7 +129,7 @@ fn headings(app: &App, columns: &[Placed], place: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Writes a text into a column, aligned to the column's side. A text that is too long is cut.
+/// Writes a text into a column, aligned to the left or to the right as the column requires. A text that is too long is cut.
 fn write(placed: &Placed, text: &str, place: Rect, style: Style, buffer: &mut Buffer) {
     let width = ratatui::text::Span::raw(text).width() as u16;
     let x = match placed.column.is_left() {

@@ -1,4 +1,4 @@
-//! The messages of one queue.
+//! Draws the page with the messages of one queue.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
