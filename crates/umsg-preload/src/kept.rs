@@ -42,7 +42,7 @@ const BYTES: u64 = 16 << 20;
 
 static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
 
-/// The index of the entry that the next queue takes if none is free.
+/// Modulo [`MOST`], the index of the entry that the next kept queue replaces if no entry is empty.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
 /// Opens a kept queue, makes a queue in a vacant segment, or finds that no queue has the name. `name` has no slash. Returns `None` if a full opening
@@ -84,7 +84,7 @@ pub(crate) fn open(
     let held = Held::of_word(word);
     let state = held.state?;
     let descriptor = if held.queue.is_vacant() {
-        // Only this process may make a new queue in the segment. A child that has inherited the segment may not.
+        // Only the process that has created the queue may make a new queue in the segment. A child that has inherited the segment may not.
         held.created()?;
         if !may_create {
             keep(held);
@@ -145,7 +145,7 @@ pub(crate) fn release(word: Word) {
     keep(held);
 }
 
-/// Keeps a queue that has no descriptor.
+/// Adds a queue that has no descriptor to the kept queues. If no entry is empty, the queue replaces another kept queue.
 fn keep(held: Held) {
     let Some(word) = held.into_word() else {
         return;
@@ -156,7 +156,7 @@ fn keep(held: Held) {
     }
 }
 
-/// Returns whether a queue of the name, which has no slash, is vacant.
+/// Returns whether this module keeps a vacant queue of the name, which has no slash.
 fn has_vacant(name: &[u8]) -> bool {
     KEPT.iter()
         .filter(|link| link.leads())
@@ -164,7 +164,7 @@ fn has_vacant(name: &[u8]) -> bool {
         .any(|kept| kept.name.get(1..) == Some(name) && kept.queue.is_vacant())
 }
 
-/// Removes a closed queue that this process has created, and keeps its segment. Returns false if the queue has to be removed in full.
+/// Removes a queue that this process has created and closed, and keeps its segment. Returns false if the queue has to be removed in full.
 pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
     let closed = KEPT.iter().filter(|link| link.leads()).find_map(|link| {
         let held = Held::of(link).filter(|held| &*held.name == name && held.may_be_vacated())?;
@@ -212,12 +212,12 @@ pub(crate) fn forget_creations() {
     for_each(Attached::forget_creation);
 }
 
-/// Forgets all queues.
+/// Forgets all kept queues.
 pub(crate) fn forget_all() {
     forget_if(|_| true);
 }
 
-/// Forgets the queues for which `is_over` holds.
+/// Forgets the kept queues for which `is_over` returns true.
 fn forget_if(is_over: impl Fn(&Attached) -> bool) {
     for link in &KEPT {
         if let Some(held) = Held::of(link).filter(|held| is_over(held)) {

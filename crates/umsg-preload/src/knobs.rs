@@ -20,7 +20,7 @@ use umsg_shm::sys::stack::roomy;
 use crate::table::ACCESS_MODE;
 use crate::{debug, errno, fd, home, pointer};
 
-/// Set once the process has opened or inherited a limit for writing.
+/// Set once the process has opened a limit's file for writing, or has inherited such a descriptor.
 #[unsafe(link_section = ".data.umsg")]
 static ANY: AtomicBool = AtomicBool::new(false);
 
@@ -34,14 +34,14 @@ pub(crate) fn note_arrival(status: &Stat) {
 /// Returns whether the process may have a descriptor that writes to a limit.
 #[inline(always)]
 pub(crate) fn are_there() -> bool {
-    // Relaxed: a thread that has the descriptor sees the mark.
+    // Relaxed: a thread that has such a descriptor sees that `ANY` is set.
     ANY.load(Ordering::Relaxed)
 }
 
 /// Returns the limit to which a descriptor writes.
 #[inline(always)]
 pub(crate) fn of(number: c_int) -> Option<Limit> {
-    // Relaxed: a thread that has the descriptor sees the mark.
+    // Relaxed: a thread that has such a descriptor sees that `ANY` is set.
     if ANY.load(Ordering::Relaxed) {
         identify(number)
     } else {
@@ -159,7 +159,7 @@ unsafe fn gather(parts: &[iovec]) -> Result<Vec<u8>, c_int> {
     Ok(text)
 }
 
-/// Writes the present value into the file, if the file can also be read.
+/// Replaces the file's content by the limit's present value, or by nothing if the descriptor can't read.
 fn show(limit: Limit, descriptor: BorrowedFd<'_>) {
     let access = fd::status_flags(descriptor).unwrap_or(0) & ACCESS_MODE;
     let text = match namespace(limit)
@@ -168,7 +168,7 @@ fn show(limit: Limit, descriptor: BorrowedFd<'_>) {
         Ok(text) if access == libc::O_RDWR => text,
         _ => String::new(),
     };
-    // After a failure, the file still has the old value.
+    // If these calls fail, the file keeps its old content. The limit itself does not depend on this content.
     let _ = rustix::fs::ftruncate(descriptor, text.len() as u64);
     let _ = rustix::io::pwrite(descriptor, text.as_bytes(), 0);
     limit::mark_unwritten(descriptor);
@@ -180,7 +180,7 @@ pub(crate) fn settle(number: c_int) -> Result<(), c_int> {
         return Ok(());
     };
     let access = fd::status_flags(descriptor).unwrap_or(0) & ACCESS_MODE;
-    // How much to read: in a file that can also be read, the old text follows the bytes that a stream has written at the beginning.
+    // The number of bytes to read. In a file that can also be read, the old text follows the bytes that a stream has written at the beginning.
     let len = match access {
         libc::O_WRONLY => 4095,
         libc::O_RDWR if limit::is_written(descriptor) => rustix::fs::tell(descriptor).unwrap_or(0),
@@ -195,8 +195,8 @@ pub(crate) fn settle(number: c_int) -> Result<(), c_int> {
         if access == libc::O_WRONLY {
             let _ = rustix::fs::ftruncate(descriptor, 0);
         }
-        // The text is empty if a call wrote it, or if nothing was written. If the first byte is zero, the write was not at the beginning of the file,
-        // and is ignored.
+        // The text is empty if no stream has written, or if a hooked write has already set the limit. If the first byte is zero, a stream has not
+        // written at the beginning of the file, and its text is ignored.
         let outcome = match text.first() {
             None | Some(0) => Ok(()),
             Some(_) => set(limit, &text).map(drop),

@@ -26,7 +26,7 @@ const PAGE: usize = 4096;
 /// The library's allocator; see the module.
 pub(crate) struct Memory {
     free: [Stack; CLASSES],
-    /// The chunks of small and of larger blocks.
+    /// The unused ends of the present chunks: one chunk for small blocks, and one for larger blocks.
     fresh: [Fresh; 2],
     /// The first chunk of small blocks, which is a part of the library instead of a mapping.
     first: Option<&'static FirstChunk>,
@@ -91,7 +91,7 @@ impl Fresh {
         address | length << LENGTH
     }
 
-    /// Begins with this chunk, unless there is already a chunk.
+    /// Makes `chunk` the first chunk, unless there is already a chunk.
     fn begin_with(&self, chunk: &'static FirstChunk) {
         let word = Fresh::word(chunk.0.get().expose_provenance() as u64, CHUNK as u64);
         // Relaxed: the word publishes no other data. A word with an address is never 0 again, so the chunk is used only once.

@@ -7,8 +7,8 @@
 //!
 //! Before a program opens the directory, the drop-in removes the files that belong to no queue, such as those of vacated queues ([`crate::vacated`]).
 //!
-//! The drop-in recognises a path by its text. For another path, it only reads the first bytes. Paths relative to a descriptor are checked only after
-//! the process has opened the directory.
+//! The drop-in recognises a path by its text. Of a path that does not match, it reads only the first bytes. Paths relative to a descriptor are
+//! checked only after the process has opened the directory.
 //!
 //! `UMSG_DEV_MQUEUE=off` leaves /dev/mqueue to the kernel.
 
@@ -148,7 +148,7 @@ impl Place<'_> {
         let path = self.path()?;
         if self == Place::Directory {
             let namespace = home::namespace().map_err(|error| error.errno())?;
-            // If the sweep fails, some files of vacated queues remain.
+            // If the sweep fails, the program also sees files that belong to no queue.
             let _ = namespace.sweep_files();
             let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
             IDENTITY[0].store(status.st_dev, Ordering::Relaxed);
@@ -315,7 +315,8 @@ impl Place<'_> {
     #[cold]
     pub(crate) fn change_owner(self, user: uid_t, group: gid_t) -> Result<c_int, c_int> {
         let path = roomy(|| self.path())?;
-        // In a namespace of several users, another user may have replaced a queue's file by a symlink. SAFETY: the argument is a C string.
+        // lchown does not follow a symlink: in a namespace of several users, another user may have replaced a queue's file by a symlink. SAFETY: the
+        // argument is a C string.
         match unsafe { next::lchown(path.as_ptr(), user, group) } {
             -1 => Err(crate::errno::get()),
             _ => Ok(0),

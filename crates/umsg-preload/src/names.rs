@@ -19,7 +19,7 @@ const PATH_MAX: usize = 4095;
 /// The longest name of a queue, without its slash.
 const NAME_MAX: usize = 255;
 
-/// Whether mq_open and mq_unlink accept a name without its slash. Source: mq_open.c of musl 1.2.3, sysdeps/unix/sysv/linux/mq_open.c of glibc 2.36.
+/// True if mq_open and mq_unlink accept a name without its slash. Source: mq_open.c of musl 1.2.3, sysdeps/unix/sysv/linux/mq_open.c of glibc 2.36.
 const SLASH_IS_OPTIONAL: bool = cfg!(target_env = "musl");
 
 /// Returns the name that libc passes to the kernel, without its slash. glibc's own check precedes all other checks.
@@ -49,7 +49,7 @@ impl Room {
     }
 }
 
-/// Returns the kernel's answer to the rest of a name, after the slash.
+/// Checks the part of a name after the slash. The errors are those of the kernel.
 pub(crate) fn check(rest: &[u8]) -> Result<(), c_int> {
     match rest.len() > PATH_MAX {
         true => Err(libc::ENAMETOOLONG),

@@ -4,7 +4,7 @@
 //! address is looked up at the first call of its function, by [`crate::chain`], which takes no lock. So the look-up may happen in a signal handler,
 //! in a vfork child, or during a dlopen in another thread. dlsym looks up the names that `chain` does not find. If the constructor of another library
 //! calls a function before this library has started, dlsym looks up the name, too. A successful dlsym allocates nothing (glibc 2.34 and later), so a
-//! look-up may happen while an allocator starts. All look-ups precede any access to the drop-in's state.
+//! look-up may happen while an allocator starts.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -33,7 +33,7 @@ fn checked(number: c_int) -> Option<Held> {
     if fd::identity(number) == Some(held.identity) {
         return Some(held);
     }
-    // A bare system call has closed the descriptor, and the number may belong to another file.
+    // A bare system call has closed the descriptor, and its number may belong to another file: the entry is stale.
     if process::owns_table() {
         table::forget(number, held.word());
     }

@@ -21,7 +21,7 @@ use crate::{doorbells, errno, next, ours, pointer, table};
 const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
 
-/// The number of entries of a copy that fits on the stack.
+/// The maximum number of entries of a copy that is on the stack.
 const FEW: usize = 64;
 
 /// The maximum number of entries: a process can't have or poll more descriptors, unless fs.nr_open is raised.
@@ -102,8 +102,7 @@ struct Copy {
 
 impl Copy {
     extern "C" fn free(copy: *mut c_void) {
-        // SAFETY: `with_room` has passed the argument. The stack frame of `with_room` still exists, and it has allocated the memory with this
-        // layout.
+        // SAFETY: `with_room` has passed the argument, and has allocated the memory with this layout. The stack frame of `with_room` still exists.
         unsafe {
             let Copy { room, layout } = copy.cast::<Copy>().read();
             std::alloc::dealloc(room, layout);
@@ -181,7 +180,7 @@ fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
         }
     }
     let ready = fds.iter().filter(|one| one.revents != 0).count();
-    // The number is at most MOST, so it fits.
+    // The number of ready entries is at most MOST, so an int can hold it.
     ready as c_int
 }
 

@@ -22,7 +22,7 @@ use crate::blocking::{note_begin_of_fork, note_fork_in_child, note_fork_in_paren
 #[unsafe(link_section = ".data.umsg")]
 static OWNER: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Maps the page, enters this process, and registers handlers for forks.
+/// Maps the page, enters the pid of this process in it, and registers handlers for forks.
 pub(crate) fn start() {
     if let Some(word) = process::word_of_the_drop_in() {
         OWNER.store(std::ptr::from_ref(word).cast_mut(), Ordering::Release);

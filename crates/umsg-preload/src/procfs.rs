@@ -13,7 +13,7 @@ use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, fd, home, knobs, pointer};
 
-/// The common beginning of the paths. A check of these bytes suffices for most other paths.
+/// The common beginning of the paths of these files. Most other paths already differ in these bytes.
 const BEGINNING: &[u8] = b"/proc/sys";
 
 /// A file whose contents the drop-in provides.

@@ -46,7 +46,7 @@ static GUARDED: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".data.umsg")]
 static INSTALLED: AtomicU64 = AtomicU64::new(0);
 
-/// True if the kernel's flags of a handler may differ from the remembered ones.
+/// True if the kernel's flags of a handler may differ from the flags that the drop-in remembers.
 static FLAGS_CHANGE: AtomicBool = AtomicBool::new(false);
 
 /// Notes that siginterrupt is about to change the flags of a handler in the kernel.
@@ -93,7 +93,7 @@ fn begin() {
 #[cold]
 fn begin_slow() {
     if !process::owns_table() {
-        // A vfork child has its own handlers. The parent's handlers are replaced when the parent maps a queue.
+        // A vfork child has its own handlers, so it installs this one for itself. The parent's handlers are replaced when the parent maps a queue.
         take_place(libc::SIGBUS);
         return;
     }
@@ -141,7 +141,7 @@ pub(crate) fn note_installation(signal: c_int) {
     }
 }
 
-/// Returns whether the drop-in's handler calls the program's handlers.
+/// Returns whether the drop-in replaces the program's handlers by its own: true once the process has begun to map its first queue.
 pub(crate) fn has_begun() -> bool {
     // SeqCst: see `note_installation`.
     BEGUN.load(Ordering::SeqCst)
@@ -288,8 +288,8 @@ fn kernels(set: &mut sigset_t) -> &mut u64 {
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
-/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals, does nothing: the drop-in remembers no handler, and the
-/// current action applies to the next signal.
+/// Handles a signal for which the drop-in remembers no handler. A SIGBUS ends the process, as in the kernel. For other signals, the function does
+/// nothing: the current action applies to the next signal.
 ///
 /// # Safety
 /// `info` comes from the kernel.

@@ -78,7 +78,8 @@ impl Held {
         self.0.flags() == other.0.flags()
     }
 
-    /// Ends a counted use. Returns the word, with its count.
+    /// Converts this use into a word, which takes over the count of the use. `None` if the use has no count, because a hazard pointer keeps the queue
+    /// attached.
     pub(crate) fn into_word(self) -> Option<Word> {
         self.0.into_word()
     }
@@ -88,7 +89,7 @@ impl Held {
         self.0.flags() == access(flags)
     }
 
-    /// Returns the word of the table's entry for this queue.
+    /// Returns the word that an entry for this queue and this access mode contains.
     pub(crate) fn word(&self) -> Word {
         self.0.word()
     }
@@ -170,7 +171,7 @@ pub(crate) fn forget(fd: c_int, word: Word) {
     }
 }
 
-/// Returns the descriptors from `first` to `last` that the table has.
+/// Returns the descriptors from `first` to `last` that have an entry in the table.
 pub(crate) fn known_between(first: u32, last: u32) -> impl Iterator<Item = c_int> {
     TABLE
         .range(first as usize, last as usize)

@@ -16,7 +16,7 @@ use crate::pointer;
 pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemTime>, c_int> {
     // SAFETY: by this function's contract.
     let since_epoch = unsafe { duration_of(timeout)? };
-    // A time beyond the range of the type is treated as no deadline.
+    // A time beyond the range of `SystemTime` is treated as no deadline.
     Ok(since_epoch.and_then(|time| UNIX_EPOCH.checked_add(time)))
 }
 

@@ -74,7 +74,7 @@ pub(crate) enum Target {
     SystemV(c_int),
 }
 
-/// A copy of the first bytes: the original bytes may no longer exist when the record is sent.
+/// A copy of the first bytes of a message or name: the original bytes may no longer exist when the record is sent.
 pub(crate) struct Copied<const N: usize = DATA> {
     bytes: [u8; N],
     len: usize,
@@ -90,7 +90,7 @@ impl<const N: usize> Default for Copied<N> {
 }
 
 impl<const N: usize> Copied<N> {
-    /// Copies the first bytes.
+    /// Copies at most the first `N` of the `len` bytes at `from`.
     ///
     /// # Safety
     /// `len` bytes are readable at the address.

@@ -31,7 +31,7 @@ const MOST: usize = 8;
 /// kept for a name that the program does not use again.
 static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// The index at which the next name is stored.
+/// The number of stores to [`NAMES`]. Modulo [`MOST`], it is the index at which the next name is stored.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The numbers of the descriptors that the program passes to new programs. Each number has a bit; high numbers share a bit with lower ones.

@@ -1,4 +1,4 @@
-//! /dev/mqueue: the drop-in against the kernel's file system.
+//! Tests /dev/mqueue: the drop-in must behave as the kernel's file system does.
 
 mod support;
 

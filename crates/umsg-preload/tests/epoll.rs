@@ -1,4 +1,4 @@
-//! Tests queues' descriptors: the drop-in must behave as the kernel does.
+//! Tests queues' descriptors in epoll sets: the drop-in must behave as the kernel does.
 
 mod support;
 

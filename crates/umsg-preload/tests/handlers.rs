@@ -21,7 +21,7 @@ cases_on_both! { "handlers":
     of_several_signals_that_come_at_once_none_is_lost,
 }
 
-// These cases look for the file of their queue in the namespace.
+// These cases look for the file of their queue in the namespace, so they do not run on the kernel's queues.
 cases_on_umsg! { "handlers":
     handlers_of_each_function_of_libc_are_entered_through_the_drop_ins,
     handlers_of_a_runtime_without_libc_are_entered_through_the_drop_ins,

@@ -36,7 +36,7 @@ fn a_user_has_the_bytes_of_rlimit_msgqueue() {
                 .unwrap();
         }
         let ended = support::finish(namespace.command(&program).arg(case).env(name, value));
-        // If the limit is not honoured, root can create a third queue, and the case fails.
+        // The case expects that a third queue is refused. If the limit is not honoured, root can create this queue, and the case fails.
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(
             ended.status.success(),

@@ -37,7 +37,7 @@ fn a_queue_that_is_opened_again_asks_for_the_permissions_of_then() {
     among_users("a_queue_that_is_opened_again_asks_for_the_permissions_of_then");
 }
 
-/// Runs a case in a namespace that all users may use, and on the kernel.
+/// Runs a case in a namespace that all users may use, and on the kernel's queues.
 fn among_users(case: &str) {
     let namespace = Namespace::new();
     let for_all = std::fs::Permissions::from_mode(0o1777);

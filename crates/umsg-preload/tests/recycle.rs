@@ -31,7 +31,7 @@ fn names(namespace: &Namespace) -> Vec<std::ffi::OsString> {
 #[test]
 fn the_segment_is_used_again() {
     let namespace = Namespace::new();
-    // A process remembers the record of limits only if the last change of its file is some clock ticks ago. So the test waits before the second
+    // A process remembers the record of limits only if the record's file was last changed some clock ticks ago. So the test waits before the second
     // program.
     succeed(
         namespace

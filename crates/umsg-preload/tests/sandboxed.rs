@@ -29,7 +29,7 @@ const CASES: [&str; 6] = [
     "typed_messages_pass_between_processes",
 ];
 
-/// The dynamic linker and libc need these system calls before the drop-in is loaded.
+/// The test that refuses each system call in turn leaves out these calls: the dynamic linker and libc need them before the drop-in is loaded.
 const OF_THE_LOADER: [&str; 2] = ["pread64", "fcntl"];
 
 /// The exit status of a program whose first call failed with the errno of the sandbox.

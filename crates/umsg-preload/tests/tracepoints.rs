@@ -1,4 +1,4 @@
-//! Tests the static tracepoints: bpftrace attaches to each one, and a program with the drop-in passes each one.
+//! Tests the static tracepoints: bpftrace attaches to each tracepoint, and a program with the drop-in runs through each tracepoint.
 
 mod support;
 
@@ -28,7 +28,7 @@ const TRACEPOINTS: &[(&str, &str, &str)] = &[
     ("event", "- %d %d", "arg0, arg1"),
 ];
 
-/// The arguments that a tracepoint showed: an address, and numbers.
+/// The arguments that bpftrace has printed for one pass of a tracepoint: an address, and numbers.
 type Hit = (String, Vec<i64>);
 
 /// A running bpftrace, which prints a line each time a process passes a tracepoint.
@@ -143,7 +143,7 @@ fn a_tracer_sees_each_tracepoint_with_its_arguments() {
     assert_eq!(numbers("receive"), [[4, 1], [5, 7]], "{said}");
     assert_eq!(numbers("msg_send"), [[6, 42]], "{said}");
     assert_eq!(numbers("msg_receive"), [[6, 42]], "{said}");
-    // A thread may sleep several times.
+    // A thread may sleep several times in one wait, so repeated hits count once.
     for name in ["wait_begin", "wait_end"] {
         let mut lists = numbers(name);
         lists.dedup();

@@ -1,5 +1,5 @@
-//! Announces that the counts of a System V queue may change, to processes that keep sums of the counts of all queues in a namespace. The protocol is
-//! in `sysv_engine/counted.rs`.
+//! Announces that the counts of a System V queue may change. Processes that keep sums of the counts of all queues in a namespace read the
+//! announcements. The protocol is in `sysv_engine/counted.rs`.
 
 use crate::crash::crash_point;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};

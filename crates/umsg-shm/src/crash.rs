@@ -203,7 +203,7 @@ points! {
     PRODUCER_NAMED;
     /// A process is counted as a producer, and the lock is held: the next receiver finds the process dead.
     PRODUCER_COUNTED;
-    /// The last producer has ended, and the queue is open: the next receiver closes it.
+    /// The last producer has ended, and the queue is not yet closed for sending: the next receiver closes it for sending.
     PRODUCER_ENDED;
     /// The wake word is armed, and its receiver does not wait yet: the ring has lost its owner, and a sender's wake-up reaches no receiver.
     RING_ARMED;
@@ -252,7 +252,7 @@ points! {
     TRANSIENT_LOCKED;
     /// A transient queue is removed, and its directory exists: a new queue of its name replaces the directory.
     TRANSIENT_EMPTIED;
-    /// The directory of another IPC namespace is made, and is still closed to other users: the next process of its user uses it.
+    /// The directory of another IPC namespace is made, and only its user may use it yet: the next process of that user uses it.
     IPC_DIRECTORY_MADE;
     /// The directory of an ended IPC namespace has lost its name: a sweep removes it.
     IPC_DIRECTORY_GOING;
@@ -339,7 +339,7 @@ points! {
     MSG_UNCOUNTED;
     /// The namespace's count of changes shows that counts may change: nothing was changed.
     MSG_ANNOUNCED;
-    /// The namespace's number of changes has grown, and its log does not show the queue: nothing was changed.
+    /// The namespace's count of changes has grown, and its log does not show the queue: nothing was changed.
     MSG_NUMBERED;
     /// A process that adds up counts has taken the lock: nothing was changed.
     MSG_COUNTING;

@@ -16,7 +16,7 @@ const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
     0o100_000
 };
 
-/// Requests of ioctl. The kernel reads only the lower half of a request. The type depends on the libc.
+/// Requests of ioctl, as numbers of 32 bits: the kernel reads only the lower half of a request. In C, the type of a request depends on the libc.
 const FIONBIO: u32 = libc::FIONBIO as u32;
 const FIOCLEX: u32 = libc::FIOCLEX as u32;
 const FIONCLEX: u32 = libc::FIONCLEX as u32;
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     let call = || unsafe { next::ioctl(fd, request, argument) };
     match request as u32 {
         FIOCLEX => {
-            // The descriptor is inspected first: with FD_CLOEXEC, a descriptor would no longer look inherited.
+            // The descriptor is inspected before FD_CLOEXEC is set: with FD_CLOEXEC, the descriptor would no longer look inherited.
             arrivals::look_once(fd);
             call()
         }

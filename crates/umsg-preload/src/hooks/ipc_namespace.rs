@@ -28,7 +28,7 @@ hooks! {
     }
 }
 
-/// Makes a call that may move the process to another IPC namespace.
+/// Makes a system call that may move the process to another IPC namespace, and then makes this library follow the move.
 #[cold]
 fn moving(is_new: bool, call: impl FnOnce() -> c_int) -> c_int {
     if !roomy(ipc::is_followed) {
@@ -52,7 +52,7 @@ fn name_home() {
     if let Some((name, value)) =
         ipc::variable().filter(|(name, _)| std::env::var_os(name).is_none())
     {
-        // SAFETY: as with setenv(3), no other thread of a program may read the environment while the program moves.
+        // SAFETY: as with setenv(3), the program must ensure that no other thread reads the environment during a move to another namespace.
         unsafe { std::env::set_var(name, value) };
     }
 }
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn clone(
 extern "C" fn start(child: *mut c_void) -> c_int {
     // SAFETY: the address is that of the structure in `clone`, in the child's copy of the memory.
     let Child { run, argument } = unsafe { child.cast::<Child>().read() };
-    // The returned value is not dropped for two reasons. The parent is still in the namespace that the child has left. And the child must free no
-    // memory, because another thread of the parent may have been in malloc at the fork.
+    // The returned value is not dropped for two reasons. The parent is still in the namespace that the child has left. And the child must not call
+    // free, because another thread of the parent may have been in malloc at the fork.
     std::mem::forget(home::after_move(true));
     run(argument)
 }

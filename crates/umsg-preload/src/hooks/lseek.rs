@@ -7,7 +7,7 @@ use libc::off_t;
 use super::stat::SIZE;
 use crate::{errno, next, ours};
 
-/// Moves the position.
+/// Moves the position of an open file, or of a queue's descriptor.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     match ours::file(fd) {

@@ -55,7 +55,7 @@ unsafe fn early(
     }
 }
 
-/// Returns the kernel's answer to a mapping of a queue. The checks are in the kernel's order.
+/// Fails with the errno with which the kernel refuses to map a queue's descriptor. The checks are in the kernel's order.
 #[cold]
 fn refuse(held: &Held, len: size_t, protection: c_int, flags: c_int, offset: off_t) -> *mut c_void {
     let kind = flags & libc::MAP_TYPE;

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq
     unsafe { set(fd, new, old) }
 }
 
-/// Reads the attributes, and changes them if there are new ones: the system call mq_getsetattr by number.
+/// Reads the attributes, and changes them if `new` is not null. The hook of syscall calls this function for the system call mq_getsetattr.
 ///
 /// # Safety
 /// The conditions of [`exchange`].

@@ -61,8 +61,8 @@ unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
     }
 }
 
-/// mq_notify on a queue of umsg, as a system call by number. SIGEV_THREAD is refused: the kernel would send an event to a socket of libc, and a
-/// process can't send such an event.
+/// Handles the system call mq_notify for a queue of umsg. SIGEV_THREAD is refused: the kernel would send an event to a socket of libc, and a process
+/// can't send such an event.
 ///
 /// # Safety
 /// The conditions of libc's mq_notify.

@@ -108,7 +108,7 @@ unsafe fn open(
     open_checked(room.with_slash(name, rest), flags, mode, attributes)
 }
 
-/// mq_open as a system call by number: the name has no slash.
+/// Handles the system call mq_open. In contrast to libc's function, the system call takes a name without a slash.
 ///
 /// # Safety
 /// The conditions of the system call. Without O_CREAT, the attributes are not read.
@@ -185,7 +185,7 @@ unsafe fn read_attributes(attributes: *const mq_attr) -> Result<Option<mq_attr>,
     }
 }
 
-/// The reason why the call returns no descriptor.
+/// The reason why mq_open returns no descriptor.
 enum Refusal {
     Library(OpenError),
     Namespace(NamespaceError),
@@ -231,14 +231,15 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Opens a queue by the short way of [`kept`], for example because the queue is still mapped. Returns `None` if a full opening is needed.
+    /// Opens a queue by the short way of [`kept`], which is possible for example if the queue is still mapped. Returns `None` if a full opening is
+    /// needed.
     fn open_kept(&self, rest: &[u8]) -> Option<Result<mqd_t, c_int>> {
         if self.flags & (SETTABLE | further(!0)) != 0 || self.flags & ACCESS_MODE == ACCESS_MODE {
             return None;
         }
-        // Only a known namespace is used: to determine the namespace needs more stack than a small thread has.
+        // The short way is taken only if the namespace is already known: to determine it needs more stack than a small thread has.
         let namespace = Namespace::known_of_this_process()?;
-        // If the file is not the queue's, libc's close closes the file. That close is a cancellation point, so cancellation is disabled.
+        // The short way may close a file that it has opened, with libc's close. That close is a cancellation point, so cancellation is disabled.
         uncancelled(|| kept::open(namespace, rest, self.flags, || self.options()))
     }
 
@@ -287,7 +288,7 @@ impl Request<'_> {
             .mode(self.mode & 0o7777)
             .recyclable(vacated::was_removed(self.name));
         if let Some(attributes) = self.attributes {
-            // An invalid value becomes 0, which no queue can have. Only a creation checks the value.
+            // A value of the caller that is out of range becomes 0, which no queue can have. Only a creation checks the value.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -311,7 +312,7 @@ impl Request<'_> {
         attached.state = FileState::of(&attached.queue, &descriptor);
         attached.shown_flags = further(self.flags);
         if attached.shown_flags != 0 {
-            // Further flags belong to this open file description, so its mapping must not be kept for other openings.
+            // These flags belong to this open file description alone, so a later opening must not take over its mapping.
             attached.unmap_at_last_close();
         }
         let is_nonblocking = self.flags & libc::O_NONBLOCK != 0;
@@ -322,7 +323,7 @@ impl Request<'_> {
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
         let number = descriptor.into_raw_fd();
         let word = table::word(attachment, access);
-        // A vfork child has its own descriptors, but no table.
+        // A vfork child has its own descriptors, but the table describes those of its parent.
         if process::owns_table() {
             table::enter(number, word);
         } else {
@@ -336,7 +337,7 @@ impl Request<'_> {
         let settable = self.flags & SETTABLE;
         if settable != 0 {
             let all = (settable | self.flags & libc::O_NONBLOCK).cast_unsigned();
-            // If the kernel refuses a flag, it stays unset, because nothing depends on it.
+            // A flag that the kernel refuses stays unset. This does no harm, because nothing depends on the flag.
             let _ = rustix::fs::fcntl_setfl(descriptor, OFlags::from_bits_retain(all));
         }
     }

@@ -147,7 +147,7 @@ impl Call {
     unsafe fn deliver(&self, received: &Received) -> Result<ssize_t, c_int> {
         if !self.priority.is_null() {
             if pointer::is_bad(self.priority) {
-                // The error loses the message, as in the kernel.
+                // The message is already removed from the queue: this error loses it, as in the kernel.
                 return Err(libc::EFAULT);
             }
             // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
@@ -156,7 +156,7 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// Waits for a message in an empty queue.
+    /// Waits for a message if the attempt to receive found the queue empty. Returns the errno of any other refusal.
     ///
     /// # Safety
     /// The conditions of [`Call::run`].
@@ -199,7 +199,7 @@ impl Call {
             len: elsewhere.len(),
             ..*self
         };
-        // SAFETY: `elsewhere` has that many bytes. This function's contract covers the rest.
+        // SAFETY: `elsewhere` has `len` writable bytes. This function's contract covers the rest.
         match unsafe { call.receive_from(held, deadline)? } {
             0 => Ok(0),
             _ => Err(libc::EFAULT),

@@ -144,7 +144,7 @@ impl Call {
         Ok(unsafe { std::slice::from_raw_parts(self.message.cast(), self.len) })
     }
 
-    /// Waits for room in a full queue.
+    /// Waits for room if the attempt to send found the queue full. Returns the errno of any other refusal.
     #[cold]
     fn send_refused(
         &self,

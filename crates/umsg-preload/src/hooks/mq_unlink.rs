@@ -28,7 +28,7 @@ pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
     )
 }
 
-/// mq_unlink as a system call by number: the name has no slash.
+/// Handles the system call mq_unlink. In contrast to libc's function, the system call takes a name without a slash.
 ///
 /// # Safety
 /// The conditions of the system call.
@@ -56,10 +56,10 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
     unlink_checked(room.with_slash(name, rest))
 }
 
-/// Removes a valid name with a slash.
+/// Removes the queue's name `name`, which is valid and begins with a slash.
 pub(crate) fn unlink_checked(name: &[u8]) -> Result<c_int, c_int> {
     home::notice_child();
-    // Only a known namespace is used: to determine the namespace needs more stack than a small thread has.
+    // The short way is taken only if the namespace is already known: to determine it needs more stack than a small thread has.
     let is_vacated = |namespace| kept::vacate(namespace, name);
     if Namespace::known_of_this_process().is_some_and(is_vacated) {
         return Ok(0);

@@ -177,7 +177,7 @@ hooks! {
         next => with_path(at(HERE, path), path, -1, |path| next(path))
     }
 
-    /// Watches a file or directory.
+    /// Adds a file or directory to the watch list of an inotify instance.
     fn [inotify_add_watch](fd: c_int, path: *const c_char, mask: u32) -> c_int {
         next => with_path(at(HERE, path), path, -1, |path| next(fd, path, mask))
     }

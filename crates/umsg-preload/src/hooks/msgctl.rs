@@ -27,7 +27,7 @@ pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) 
             arguments: [id.into(), command.into(), 0, 0, 0],
             queue: match command {
                 libc::IPC_RMID | libc::IPC_SET | libc::IPC_STAT => Target::SystemV(id),
-                // The other commands take an index, or no queue.
+                // For the other commands, `id` is an index, or is not used.
                 _ => Target::None,
             },
             data: Copied::default(),

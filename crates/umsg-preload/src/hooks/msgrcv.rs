@@ -1,7 +1,7 @@
 //! The hook of msgrcv.
 //!
-//! The order of the checks is the kernel's: length and flags, queue, permission, whether there is a message, its length, and at last the addresses.
-//! So if the address is bad, the message is lost.
+//! The order of the checks is the kernel's: length and flags, queue, permission, presence of a message, length of the message, and at last the
+//! addresses. So if an address is bad, the message is lost.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -107,7 +107,7 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// Waits for a wanted message in a queue that has none.
+    /// Waits for a wanted message if the attempt to receive found none, unless the flags have IPC_NOWAIT. Returns any other errno.
     #[cold]
     fn receive_refused(
         &self,

@@ -92,7 +92,7 @@ impl Call {
         }
     }
 
-    /// Waits for room in a full queue.
+    /// Waits for room if the attempt to send found the queue full, unless the flags have IPC_NOWAIT. Returns any other errno.
     #[cold]
     fn send_refused(
         &self,

@@ -90,7 +90,7 @@ pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *m
     unsafe { stream(path, mode).unwrap_or_else(|| next::fopen64(path, mode)) }
 }
 
-/// Returns a stream of a file that the drop-in provides.
+/// Opens a stream of a file that the drop-in provides. Returns `None` for any other file.
 ///
 /// # Safety
 /// The conditions of libc's fopen.

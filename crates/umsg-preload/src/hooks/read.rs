@@ -113,7 +113,7 @@ unsafe fn read_there(held: &Held, parts: &[iovec], offset: off_t) -> ssize_t {
     unsafe { copy(text.get(offset..).unwrap_or(&[]), parts) }
 }
 
-/// Returns the line about a queue.
+/// Returns the line that a program reads from a queue's descriptor.
 pub(crate) fn line<'a>(held: &Held, room: &'a mut queue_line::Room) -> &'a [u8] {
     queue_line::of(&held.queue, room)
 }

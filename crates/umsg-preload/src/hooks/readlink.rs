@@ -36,7 +36,7 @@ hooks! {
     }
 }
 
-/// Returns the result of readlink if `path` names a descriptor of a umsg queue.
+/// Copies a queue's name to `buffer` if `path` names a descriptor of the queue, and returns the number of bytes. Returns `None` for any other path.
 ///
 /// # Safety
 /// `path` is a C string and `buffer` has `len` writable bytes, or they are addresses that a pointer check refuses.
@@ -55,7 +55,7 @@ unsafe fn answer(path: *const c_char, buffer: *mut c_char, len: size_t) -> Optio
     Some(len.cast_signed())
 }
 
-/// Returns the queue's name, with a note if the queue no longer has this name.
+/// Returns the queue's name, followed by [`DELETED`] if the queue's file is unlinked.
 fn current_name<'a>(held: &Held, number: c_int, room: &'a mut [u8; NAME_ROOM]) -> Option<&'a [u8]> {
     let links = rustix::fs::fstat(fd::borrow(number)?).ok()?.st_nlink;
     let deleted = if links == 0 { DELETED } else { b"" };

@@ -19,14 +19,14 @@ const ASKED: [c_short; 3] = [
     libc::POLLPRI,
 ];
 
-/// The events that select reports in each set without a request. Source: fs/select.c of Linux.
+/// For each set, the events that make select report a descriptor although the set does not request them. Source: fs/select.c of Linux.
 const TOLD: [c_short; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
 
 /// The number of bits of a word.
 const BITS: usize = usize::BITS as usize;
 
 cancellation_point! {
-    /// Waits until a descriptor of the sets is ready, and returns the remaining time, as glibc does.
+    /// Waits until a descriptor of the sets is ready. Except with musl, also writes the remaining time to the caller's time-out.
     select => select_deferred
 }
 
@@ -72,7 +72,7 @@ unsafe extern "C" fn pselect_deferred(
     }
 }
 
-/// The three sets: `count` bits in words, which may be more than an fd_set has.
+/// The three sets of a call. Each set has `count` bits, which may be more bits than an fd_set has.
 struct Sets {
     count: usize,
     words: [*mut usize; 3],
@@ -254,7 +254,8 @@ fn numbers_in_use(count: usize) -> usize {
     size_in(&text[..length]).unwrap_or_else(|| found_by_poll(count))
 }
 
-/// Without /proc, returns the number after the highest open descriptor below `count`. The kernel's table of descriptors is at least that long.
+/// Finds the number for a process without /proc: a number above the highest open descriptor below `count`. The kernel's table of descriptors is at
+/// least that long.
 fn found_by_poll(count: usize) -> usize {
     /// The number of descriptors in one poll: even the lowest limit of descriptors permits this number. Only a process with descriptors beyond
     /// FD_SETSIZE needs this search.
@@ -297,7 +298,7 @@ fn ones(word: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the duration of a time. A microseconds value of a million or more is carried over to the seconds. `None` for an invalid time.
+/// Converts a timeval into a duration. A microseconds value of a million or more is carried over to the seconds. `None` for an invalid timeval.
 fn duration_of(time: timeval) -> Option<Duration> {
     let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
     seconds.checked_add(Duration::from_micros(u64::try_from(time.tv_usec).ok()?))
@@ -325,7 +326,7 @@ mod tests {
     #[test]
     fn without_proc_the_highest_number_in_use_is_found_by_polling() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        // The limit is 1024 on most systems, but this process may have raised its own limit.
+        // The test needs descriptors above 1024, the usual limit. A process may raise its own limit without a privilege.
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         rustix::process::setrlimit(
             rustix::process::Resource::Nofile,

@@ -112,7 +112,8 @@ unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
                 each(unsafe { start.add(place).cast::<c_int>().read_unaligned() });
             }
         }
-        // Each header is aligned as a word, from the beginning of the buffer on. The last message may end without padding.
+        // Each control message begins at a multiple of the word size, counted from the beginning of the buffer. The last control message may end
+        // without padding.
         at = (at + control_len.next_multiple_of(size_of::<usize>())).min(len);
     }
 }

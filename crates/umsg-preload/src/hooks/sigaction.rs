@@ -75,7 +75,7 @@ unsafe fn exchange_as_it_is(
     if let Some(old) = unsafe { old.as_mut() }.filter(|_| outcome == 0) {
         wanted::before(signal).show(old);
     }
-    // Another thread may have opened the first queue meanwhile.
+    // If another thread has opened the process's first queue during the call, the drop-in's handler must replace this handler, too.
     if !new.is_null() && is_ours_to_change() {
         signals::take_place(signal);
     }

@@ -65,7 +65,7 @@ pub unsafe extern "C" fn statx(
     }
 }
 
-/// Returns the descriptor to which a call with a path refers, or -1.
+/// Returns the descriptor whose status a call with an empty path requests; -1 for any other call.
 ///
 /// # Safety
 /// `path` is NULL or a C string. With AT_EMPTY_PATH, the function reads the first byte of `path`; otherwise it reads nothing.

@@ -14,7 +14,8 @@ const HAS_FAILED: c_int = 0x20;
 /// The streams that the program has opened for writing to the files of limits. Relaxed: a program that closes a stream uses it in no other thread.
 static WRITTEN: [AtomicPtr<FILE>; 16] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 16];
 
-/// Notes a stream that writes to a limit. If the list is full, text that is still in the stream's buffer at the end of the process has no effect.
+/// Notes a stream that writes to a limit's file. If the list is full, text that is still in the stream's buffer at the end of the process has no
+/// effect.
 pub(super) fn note(stream: *mut FILE) {
     let empty = std::ptr::null_mut();
     let (new, failed) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -147,7 +148,7 @@ unsafe fn find_limit(stream: *mut FILE) -> Option<c_int> {
         unsafe { libc::fileno(stream) }
     };
     errno::set(before);
-    // `knows` inspects an inherited descriptor at the first query for its number.
+    // `knows` comes first because it inspects an inherited descriptor at the first query for its number.
     let is_queue = table::knows(number);
     (!is_queue && knobs::of(number).is_some()).then_some(number)
 }

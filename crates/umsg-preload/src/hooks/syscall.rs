@@ -1,4 +1,4 @@
-//! syscall: calls on queues that a program makes by number.
+//! syscall: the system calls on queues that a program makes by their numbers.
 //!
 //! [`ANSWERED`] has a byte for each number. A call with another number jumps to the next library after one comparison and one read of that byte.
 //! All arguments stay where the caller has put them. So even a call that creates a child on another stack works.
@@ -10,9 +10,9 @@
 //! | read, lseek, fstat, poll, epoll_ctl and similar calls, on a queue's descriptor | like libc's functions of these names |
 //! | setuid and its relatives | passed on; then System V queues check the process's permissions again |
 //!
-//! A call whose number is in [`NUMBERS`] may not concern a queue ([`NOT_OURS`]). Then the assembly also jumps to the next library. If a thread may be
-//! ended at any instruction ([`crate::cancellation`]), the assembly forbids that while the thread runs in frames of Rust. If pthread_cancel ends a
-//! blocked call, the call begins again, because syscall is not a cancellation point.
+//! A call whose number is in [`NUMBERS`] can turn out to concern no queue ([`NOT_OURS`]). Then the assembly also jumps to the next library. If
+//! pthread_cancel may end the thread at any instruction ([`crate::cancellation`]), the assembly forbids that while the thread runs in frames of Rust.
+//! If pthread_cancel ends a blocked call, the call begins again, because syscall is not a cancellation point.
 //!
 //! `umsg trace` shows a call on a queue under the name of libc's function. Calls on the kernel's own queues are not shown.
 
@@ -88,7 +88,7 @@ const NUMBERS: &[c_long] = &[
 
 const COUNT: usize = 512;
 
-/// A byte for each number, which is 1 if [`answer`] handles the number.
+/// A byte for each number of a system call, which is 1 if [`answer`] handles the call.
 static ANSWERED: [u8; COUNT] = {
     let mut answered = [0; COUNT];
     let mut index = 0;
@@ -153,7 +153,8 @@ pub unsafe extern "C" fn syscall() {
         "test r10, r10",
         "je 3f",
         "jmp r10",
-        // This is the first call, so the address must be looked up. The stack gets six words, and one to align the stack.
+        // The address of the next library's syscall is not known yet. The stack gets six words with the arguments, and one word that aligns the
+        // stack.
         "3: push rdi",
         ".cfi_adjust_cfa_offset 8",
         "push rsi",
@@ -217,8 +218,8 @@ pub unsafe extern "C" fn syscall() {
         "cmp edi, {deferred}",
         "je 7f",
         "xor esi, esi",
-        // The call must be to libc's function. The exported function makes waiting threads check for cancellation again, so a thread that is about to
-        // wait would never wait.
+        // The cancellation type is set by libc's own function. The exported pthread_setcanceltype makes waiting threads check for cancellation again,
+        // so a thread that is about to wait would never wait.
         "call qword ptr [rip + {type_setter}]",
         "7: mov rax, [rsp + 8]",
         "cmp rax, {again}",
@@ -271,7 +272,7 @@ pub unsafe extern "C" fn syscall() {
         "ldr x16, [x16, :lo12:{target}]",
         "cbz x16, 3f",
         "br x16",
-        // This is the first call, so the address must be looked up.
+        // The address of the next library's syscall is not known yet.
         "3: stp x29, x30, [sp, -80]!",
         ".cfi_def_cfa_offset 80",
         ".cfi_offset x29, -80",
@@ -320,8 +321,8 @@ pub unsafe extern "C" fn syscall() {
         "cmp w0, {deferred}",
         "b.eq 7f",
         "mov x1, xzr",
-        // The call must be to libc's function. The exported function makes waiting threads check for cancellation again, so a thread that is about to
-        // wait would never wait.
+        // The cancellation type is set by libc's own function. The exported pthread_setcanceltype makes waiting threads check for cancellation again,
+        // so a thread that is about to wait would never wait.
         "adrp x16, {type_setter}",
         "ldr x16, [x16, :lo12:{type_setter}]",
         "blr x16",
@@ -476,7 +477,7 @@ unsafe fn on_queue(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     }
 }
 
-/// Returns false for a descriptor for which only the kernel can decide whether it is a queue's.
+/// Returns false if the kernel must answer the call: the drop-in does not know the descriptor, which may belong to a queue of the kernel.
 fn may_be_queue(fd: c_int) -> bool {
     table::knows(fd) || !matches!(adopt::adopt_queue(fd), Ok(None))
 }
@@ -516,8 +517,8 @@ unsafe fn on_descriptor(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
             libc::SYS_dup2 => dup::dup2(fd, int(b)).into(),
             libc::SYS_dup3 => dup::dup3(fd, int(b), int(c)).into(),
             libc::SYS_write if knobs::of(fd).is_some() => write::write(fd, address(b), c) as c_long,
-            // The calls that follow are not hooked for the library's own descriptors: the library makes some of these calls itself, and the others do
-            // no harm.
+            // The calls below are answered only for queues. The library's own descriptors need no answer: the library makes some of these calls
+            // itself, and the others do no harm.
             _ if !is_known => NOT_OURS,
             libc::SYS_fcntl => fcntl::fcntl(fd, int(b), c).into(),
             libc::SYS_ioctl => fcntl::ioctl(fd, b as _, c).into(),

@@ -16,7 +16,7 @@ use crate::mqueue::{PATH, Place, at};
 /// The program's function, which nftw calls for each entry.
 type Visit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Level) -> c_int;
 
-/// The place of an entry in a walk. Source: `struct FTW` in ftw.h.
+/// The position of an entry in the walked directory tree. Source: `struct FTW` in ftw.h.
 #[repr(C)]
 pub struct Level {
     base: c_int,
@@ -27,7 +27,7 @@ pub struct Level {
 #[derive(Clone, Copy)]
 struct Walk {
     visit: Visit,
-    /// The length of the directory's path in the namespace.
+    /// The length of the path of the namespace's directory. The paths that libc passes begin with that path.
     len: usize,
 }
 
@@ -96,7 +96,7 @@ unsafe extern "C" fn named_with_level(
     unsafe { pass_on(path, status, kind, (*level).level) }
 }
 
-/// Gives an entry its name below /dev/mqueue, and passes it to the program.
+/// Calls the program's function for an entry, with the entry's path below /dev/mqueue.
 ///
 /// # Safety
 /// The arguments are those that libc passes to the function of a walk.
@@ -170,7 +170,7 @@ hooks! {
     }
 }
 
-/// Returns whether a pattern begins with the directory's path.
+/// Returns whether a pattern begins with the path of /dev/mqueue.
 ///
 /// # Safety
 /// The conditions of [`at`](crate::mqueue::at).

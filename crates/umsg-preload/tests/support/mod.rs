@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Returns the time after which a program is taken as stuck. It is longer than the time that the test requested.
+/// Returns the time after which a program is taken as stuck. The time that `UMSG_SIGNAL_SECONDS` requests for a case is added.
 fn patience() -> Duration {
     let asked = std::env::var("UMSG_SIGNAL_SECONDS").ok();
     let asked = asked.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
@@ -95,7 +95,7 @@ pub fn kernel_has_queues() -> bool {
     })
 }
 
-/// Runs one case of a program of cases on umsg's queues.
+/// Runs one test case of a program on umsg's queues.
 pub fn holds_on_umsg(program: &str, case: &str) {
     let namespace = Namespace::new();
     succeed(namespace.command(compile(program)).arg(case));

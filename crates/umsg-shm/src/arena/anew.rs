@@ -56,7 +56,7 @@ pub(crate) struct Tenant<'a> {
 /// A block that keeps its place.
 #[cfg(not(loom))]
 struct Block<'a> {
-    /// The first granule of the block, and its length.
+    /// The first granule of the block, and the block's length in granules.
     header: u32,
     length: u32,
     /// The slot that owns the block.
@@ -65,7 +65,7 @@ struct Block<'a> {
 
 #[cfg(not(loom))]
 impl<'a> Block<'a> {
-    /// Returns the block of a slot. If the slot needs no block, its cell no longer names one.
+    /// Returns the block of a slot. If the slot needs no block, the function clears the cell's word for a block, and returns `None`.
     fn of(tenant: Tenant<'a>) -> Option<Block<'a>> {
         let Some(len) = tenant.len else {
             tenant.named.set(0);
@@ -79,7 +79,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Rebuilds the whole arena from any contents. The blocks of `tenants` keep their places, and free blocks fill the gaps. `real` is the number of
+/// Rebuilds the whole arena, whatever it contains. The blocks of `tenants` keep their places, and free blocks fill the gaps. `real` is the number of
 /// allocated granules. Returns the slots whose blocks lay outside of the arena or overlapped other blocks. These slots lose their blocks and
 /// messages.
 #[cfg(not(loom))]
@@ -115,8 +115,8 @@ pub(crate) fn lay<'a, S: ArenaStore>(
     Ok(lost)
 }
 
-/// Writes a run of granules that no slot owns as one used block, which [`rebuild`] frees later. Returns the length of the last block before the end
-/// of the run.
+/// Writes a run of granules that no slot owns as one used block, which [`rebuild`] frees later. Returns the length of the block that ends with the
+/// run; for an empty run, that is `before`.
 #[cfg(not(loom))]
 fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
@@ -128,7 +128,7 @@ fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Resu
     Ok(long)
 }
 
-/// Makes one free block of a run of granules. Returns the length of the last block before the end of the run.
+/// Makes one free block of a run of granules. Returns the length of the block that ends with the run; for an empty run, that is `before`.
 fn list_run(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
         return Ok(before);

@@ -254,7 +254,7 @@ fn unlist(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault>
     Ok(())
 }
 
-/// Returns the first free block of the first class and step that is long enough.
+/// Returns a free block of at least `need` granules: the first block in the first list that is not empty and has only such blocks.
 fn find(store: &impl ArenaStore, need: u32) -> Option<u32> {
     let (class, step) = class(rounded(need));
     let roots = &store.roots();
@@ -382,7 +382,7 @@ mod tests {
         ReceiverHeld::in_test().with_loan().sender()
     }
 
-    /// Returns the payload granules of every slot's block, and checks that no two blocks overlap.
+    /// Checks that the block of every slot is in use and inside the arena, and that no two blocks overlap.
     fn check_apart(segment: &Segment) {
         let mut taken = std::collections::BTreeMap::new();
         for slot in 0..SLOTS {

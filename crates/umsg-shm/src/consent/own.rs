@@ -11,7 +11,7 @@ use rustix::io::{Errno, pwrite};
 use std::os::fd::{AsFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-/// The value of a descriptor field without a descriptor.
+/// The value in place of a descriptor's number if there is no descriptor.
 const NONE: RawFd = -1;
 
 /// The seals of a page's file: the file keeps its length, and no process can make a further mapping for writing.

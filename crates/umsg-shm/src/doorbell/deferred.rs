@@ -40,7 +40,7 @@ const REFUSALS: u64 = 1000;
 #[repr(transparent)]
 pub struct DeferredRing(AtomicU64);
 
-/// A pending ring: the value of the word.
+/// Identifies a pending ring, by the value of the word that notes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
@@ -48,7 +48,7 @@ pub(crate) struct Ticket(u64);
 pub(crate) struct Deferred<'a> {
     pub(super) ticket: Ticket,
     pub(super) fifo: PollFifo<'a>,
-    /// Says that pollers of all events are woken.
+    /// True if the ring has to wake the pollers of all events.
     pub(super) loudly: bool,
 }
 
@@ -105,7 +105,7 @@ impl DeferredRing {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Returns the pending ring.
+    /// Returns the ticket of the pending ring. `None` if no ring is pending.
     pub(crate) fn pending(&self) -> Option<Ticket> {
         // Acquire: a thread that finds the state ended finds the packet, too.
         let word = self.0.load(Ordering::Acquire);
@@ -161,7 +161,7 @@ impl DeferredRing {
         })
     }
 
-    /// Returns whether the word is unused.
+    /// Returns whether the word notes no ring.
     #[cfg(not(loom))]
     pub(crate) fn is_none(&self) -> bool {
         // Relaxed: the caller is the only user.

@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// The value of a descriptor field without a descriptor.
+/// The value in place of a descriptor's number if there is no descriptor.
 const NONE: RawFd = -1;
 
 /// The descriptors of a queue's doorbell in a process.

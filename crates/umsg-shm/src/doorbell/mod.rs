@@ -74,9 +74,9 @@ pub(crate) const HELPED: u32 = 8;
 /// A flag of [`Ringer::watched`]: a helper of a process with a private FIFO sleeps on [`Words::calls`]. A call of the helper clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
-/// A kind of change that time or a death alone may bring: messages. A delayed message reaches its delivery time, or a leased message is returned.
+/// The kind of change that time or a death alone may bring to the messages: a delayed message becomes due, or a leased message is returned.
 pub(crate) const MESSAGES_LATER: u32 = 1;
-/// A kind of change that time or a death alone may bring: room. A reservation ends.
+/// The kind of change that time or a death alone may bring to the room: a reservation ends.
 pub(crate) const ROOM_LATER: u32 = 2;
 
 /// A flag of [`Ringer::watched`]: the doorbell shows a message until a call finds no message. A process sets the flag if time or a death may bring

@@ -332,7 +332,7 @@ impl<'a> Ringer<'a> {
     /// Makes the helpers for deadlines check the queue once a slice, from now on.
     pub(crate) fn ask_for_slices(&self, receiving: ReceiverHeld<'_>) {
         if self.watched.get() & SLICES == 0 {
-            // If this process dies between the two steps, the helpers have been called, and a helper that checks the queue sets the flag.
+            // The helpers are called first: if this process dies before it sets the flag, a helper that checks the queue sets the flag.
             self.call_timekeepers(receiving);
             self.note_slices(receiving, true);
         }

@@ -42,7 +42,7 @@ impl Spare {
             NONE => self.find()?,
             known if self.sighting.is_still(known, now) => known,
             other => {
-                // The program has closed the descriptor.
+                // The program has closed the descriptor, and its number may belong to another file.
                 let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
                 let _ = self.number.compare_exchange(other, NONE, success, failure);
                 self.find()?

@@ -82,7 +82,7 @@ pub(crate) trait Watched {
     /// Notes kinds of changes that time or a death alone may bring.
     fn set_later(&self, receiving: ReceiverHeld<'_>, changes: u32);
 
-    /// Returns the kinds of changes that the death of a holder may bring at present.
+    /// Returns the kinds of changes that the death of a process may bring if it holds a message or reserved room at present.
     fn held(&self, receiving: ReceiverHeld<'_>) -> u32;
 
     /// Returns whether time or a death alone may bring pollers messages, room or the end of the stream. If so, a helper checks the queue for each

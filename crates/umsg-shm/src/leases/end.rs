@@ -8,7 +8,7 @@ use crate::sync::Ordering;
 #[cfg(not(loom))]
 use crate::waiters::wait::TICK;
 
-/// The pause between two scans for dead holders, as a multiple of the time of a scan.
+/// The pause between two scans for dead holders, as a multiple of the duration of a scan.
 const PAUSE: u64 = 16;
 
 impl LeaseRoots {

@@ -102,7 +102,7 @@ pub fn in_the_way(aside: u32) -> u32 {
     aside.saturating_sub(ASIDE_FREE)
 }
 
-/// Returns whether the process that holds the record is dead.
+/// Returns whether the process that holds the record's message is dead.
 pub(crate) fn is_orphan(lives: &dyn Liveness, record: &LeaseRecord) -> bool {
     let (pid, birth) = (record.pid.get(), record.birth.get());
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
@@ -380,7 +380,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
 /// records does not suffice as a bound: a hostile process may forge it.
 const NEVER_USED: u32 = 4096;
 
-/// The results of a scan for dead holders so far. A query about a process costs a hundred times as much as reading a record.
+/// A scan for dead holders, with the answers that it has got so far. A query about a process costs a hundred times as much as reading a record.
 pub(crate) struct HolderScan {
     /// The answers so far, in a table by process: the process id, the birth, and whether the process is dead.
     known: [Option<(u32, u64, bool)>; 64],
@@ -424,7 +424,7 @@ impl HolderScan {
         self.records += 1;
     }
 
-    /// Estimates the time of the scan, in nanoseconds.
+    /// Estimates how long the scan has taken, in nanoseconds.
     pub(crate) fn cost(&self) -> u64 {
         self.records * 50 + self.asked * 5000
     }

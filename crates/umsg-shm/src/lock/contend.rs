@@ -207,7 +207,8 @@ impl Lock {
         if is_shared(word) && life != UNREGISTERED && lives.is_over(life) {
             // Release: publishes that the process has ended. Relaxed on failure: the caller reads the word again.
             let now = self.word.load(Ordering::Relaxed);
-            // Other threads may add WAITERS, and the kernel may set its mark. No other process has the same liveness id.
+            // Other threads may have added WAITERS, and the kernel may have set its mark. If the high half is unchanged, the dead process is still
+            // the owner, because no other process has its liveness id.
             if now >> 32 == word >> 32 && is_held(now) {
                 let _ = self.word.compare_exchange(
                     now,

@@ -273,7 +273,7 @@ impl Lock {
         self.word.load(Ordering::Relaxed) as u32
     }
 
-    /// Returns the word that a thread names to the kernel.
+    /// Returns the lock's word, which a thread names to the kernel.
     #[cfg(all(test, loom))]
     pub(crate) fn futex(&self) -> &AtomicU64 {
         &self.word

@@ -13,7 +13,8 @@ use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 impl Lock {
-    /// Returns the process that holds the lock, or that died with it. Returns 0 if there is no such process, or if the lock is in shared form.
+    /// Returns the id of the process that holds the lock, or that died with it. Returns 0 if there is no such process, or if the lock is in shared
+    /// form.
     #[cfg(not(loom))]
     pub fn process(&self) -> u32 {
         // Relaxed: the value is only for diagnosis.
@@ -48,7 +49,8 @@ impl Lock {
         0
     }
 
-    /// Takes the lock from a thread that does not hold it: the lock becomes an orphaned lock. Returns false if the lock has another owner by now.
+    /// Turns the lock into an orphaned lock if its word has the id `tid`, of a thread that does not hold the lock. Returns false if the lock has
+    /// another owner by now.
     pub fn take_from(&self, tid: u32) -> bool {
         // Relaxed: a guess, which the compare-and-swap checks. AcqRel in the compare-and-swap: the process that repairs then sees the protected
         // state.
@@ -60,8 +62,8 @@ impl Lock {
                 .is_ok()
     }
 
-    /// Takes the lock from its owner, which may be alive, and wakes all sleepers. The caller makes sure that no process uses the protected data any
-    /// more.
+    /// Turns a held lock into an orphaned lock, although its owner may be alive, and wakes all sleepers. The caller makes sure that no process uses
+    /// the protected data any more.
     #[cfg(any(not(loom), test))]
     pub(crate) fn break_up(&self) {
         // Relaxed: a guess, which the compare-and-swap checks.

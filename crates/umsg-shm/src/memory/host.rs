@@ -59,7 +59,7 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// The errors of mkfifo(3) and open(2).
     fn make_private_fifo(&self) -> io::Result<OwnedFd>;
 
-    /// Returns whether the name is still that of this FIFO.
+    /// Returns whether `name` still leads to this FIFO.
     fn leads_to(&self, name: FifoName, fifo: BorrowedFd<'_>) -> bool;
 
     /// Removes a poll FIFO, if the caller has the permission.

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The last user of a mapping drops this value. The drop removes the file of a queue that is removed on its last close.
 pub(crate) type LastUse = Box<dyn Debug + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
-/// The number of bytes that one read of a copy takes from the file.
+/// The number of bytes that one system call reads from the file for a copy.
 const CHUNK: usize = 16 * PAGE;
 static ZEROES: [u8; PAGE] = [0; PAGE];
 

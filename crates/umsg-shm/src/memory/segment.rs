@@ -53,7 +53,7 @@ pub trait Regions: Copy + Debug {
 /// The conditions of [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    /// Copies the first and the last bytes of a run that is as long as a word, or up to twice as long.
+    /// Copies a run of bytes as two words: its first word and its last word. The run is at least one word and at most two words long.
     #[inline(always)]
     unsafe fn ends<Word>(from: *const u8, to: *mut u8, len: usize) {
         let last = len - size_of::<Word>();

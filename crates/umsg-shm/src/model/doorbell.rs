@@ -123,7 +123,7 @@ impl Doorbell {
         self.is_gone.store(is_gone, Relaxed);
     }
 
-    /// Ends all polls.
+    /// Makes all processes stop polling.
     pub fn leave(&self) {
         self.left.store(1, Relaxed);
     }
@@ -202,7 +202,7 @@ impl PollFifo<'_> {
         true
     }
 
-    /// Returns whether the level is that of this number of packets.
+    /// Returns whether the FIFO shows the level of this number of packets.
     pub fn shows(&self, packets: u32) -> bool {
         self.0.shows() == (packets != 0, packets != FULL)
     }

@@ -9,9 +9,9 @@
 //! later time follows all messages of its priority that were sent before its delivery time. To ensure this order, a send first stores the messages
 //! whose time has come, and then publishes its own message.
 //!
-//! While a message is delayed, the bit `DELAYED` of the attention word makes senders read the clock. A send tests this bit together with the bits of
-//! pollers and of a closed queue, so a queue without delayed messages pays nothing. Unlike the other bits, this bit changes under the receiver lock
-//! alone. One lock suffices: a send that begins after the delivery time begins long after the store to the bit.
+//! While a message is delayed, the bit `DELAYED` of the attention word makes senders read the clock. A send tests this bit together with the bit of
+//! pollers and the bit `SEND_CLOSED`, so a queue without delayed messages pays nothing. Unlike the other bits, this bit changes under the receiver
+//! lock alone. One lock suffices: a send that begins after the delivery time begins long after the store to the bit.
 
 use super::held_messages::LeaseHandle;
 use super::{DELAYED, DeferredWakes, Engine, Refused};

@@ -6,11 +6,11 @@
 //! | 1 | fails | takes the remaining messages, then fails | any process that may send: to 0 |
 //!
 //! `SEND_CLOSED` is a bit of the attention word, like the bit of pollers. Both bits change only under both locks, so their values are exact under
-//! either lock. A send reads both bits at once, so a queue that no process closes pays nothing.
+//! either lock. A send reads both bits at once, so a queue that is never closed for sending pays nothing.
 //!
-//! A stream is at its end if the queue is closed, no message is left, and no message can return: no lease is open, and no offer is unanswered. If a
-//! process dies after it has set the bit `SEND_CLOSED`, the queue is closed. The waiters that this process did not wake check the queue at the end of
-//! their slice.
+//! A stream is at its end if the queue is closed for sending, no message is left, and no lease or offer can return a message. If a process dies after
+//! it has set the bit `SEND_CLOSED`, the queue is closed for sending. The waiters that this process did not wake check the queue at the end of their
+//! slice.
 
 use super::{COUNTED, DELAYED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::crash::crash_point;
@@ -30,7 +30,8 @@ impl Engine {
         self.segment().fixed().wait_flags.attention() & SEND_CLOSED != 0
     }
 
-    /// Refuses a send to a closed queue. The parameter proves that the caller holds a lock: without a lock, the result could be outdated at once.
+    /// Returns [`Refused::Closed`] if the queue is closed for sending. The parameter proves that the caller holds a lock: without a lock, the result
+    /// could be outdated at once.
     #[inline(always)]
     pub(super) fn check_open(&self, _: ReceiverHeld<'_>) -> Result<(), Refused> {
         match self.is_send_closed() {
@@ -39,8 +40,8 @@ impl Engine {
         }
     }
 
-    /// Begins a send under the receiver lock. Refuses a send to a closed queue. Stores the delayed messages whose time has come, so that the new
-    /// message follows them.
+    /// Begins a send under the receiver lock. Returns [`Refused::Closed`] if the queue is closed for sending. Stores the delayed messages whose time
+    /// has come, so that the new message follows them.
     #[inline(always)]
     pub(super) fn begin_to_send(
         &self,
@@ -72,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether the queue is closed, no message is left, and no message can return from a lease or an offer.
+    /// Returns whether the queue is closed for sending, no message is left, and no message can return from a lease or an offer.
     pub(super) fn is_at_end(&self, _: ReceiverHeld<'_>) -> bool {
         self.seems_at_end()
     }
@@ -107,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Returns the error of a call whose wait failed. A call that waits without the lock gives up only because the queue was closed.
+    /// Returns the error of a call whose wait failed. A call that waits without the lock gives up only because the queue was closed for sending.
     pub(super) fn refusal(&self, end: End) -> Refused {
         match end {
             End::Abandoned if self.is_send_closed() => Refused::Closed,
@@ -117,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Wakes the receivers of a closed queue whose last message has left the queue permanently.
+    /// Wakes the waiting receivers if the queue is closed for sending, and its last message has left the queue permanently.
     pub(super) fn wake_at_end(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) != 0 && self.is_at_end(receiving) {
@@ -125,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Closes the queue for sending. Returns whether it was open.
+    /// Closes the queue for sending. Returns false if the queue was already closed for sending.
     pub fn close_send(&self, me: &Thread) -> Result<bool, Refused> {
         self.change_closing(me, |engine, both, wakes| {
             if engine.is_send_closed() {
@@ -136,7 +137,7 @@ impl Engine {
         })
     }
 
-    /// Closes an open queue.
+    /// Closes the queue for sending, and wakes all waiters. The queue must not be closed for sending already.
     pub(super) fn set_send_closed(
         &self,
         both: BothHeld<'_>,
@@ -148,11 +149,11 @@ impl Engine {
         self.set_attention(receiving, SEND_CLOSED, SEND_CLOSED);
         crash_point!(SEND_CLOSED_SET);
         self.fire_at_close(receiving, me.pid(), wakes);
-        // All waiters wake: blocked senders find that the queue is closed, and blocked receivers find the end of the stream.
+        // All waiters wake: blocked senders find that the queue is closed for sending, and blocked receivers find the end of the stream.
         wakes.add_everybody(Waiters::of(self.segment()).usable());
     }
 
-    /// Opens the queue for sending again. Returns whether it was closed.
+    /// Opens the queue for sending again. Returns whether the queue was closed for sending before the call.
     pub fn reopen_send(&self, me: &Thread) -> Result<bool, Refused> {
         self.change_closing(me, |engine, both, _| {
             let was_closed = engine.is_send_closed();
@@ -163,7 +164,8 @@ impl Engine {
         })
     }
 
-    /// Runs `change` under both locks.
+    /// Takes both locks, and runs `change`, which may change whether the queue is closed for sending. Tries again if the owner of the sender lock is
+    /// stopped.
     pub(super) fn change_closing(
         &self,
         me: &Thread,

@@ -154,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// Returns the priorities that have messages in ascending order, each with the slot of its oldest message.
+    /// Returns, in ascending order, the priorities that have messages, each with the slot of its oldest message.
     fn heads(&self) -> Result<Vec<(usize, u32)>, Fault> {
         let order = Priorities::of(self.segment());
         let mut heads = Vec::new();

@@ -5,13 +5,13 @@ use std::ffi::{c_char, c_int};
 use super::{Strings, execv, execve, execvp, map, unmap};
 use crate::errno;
 
-/// The number of strings that fit on the stack.
+/// The number of pointers in the array on the stack. One of them is the null pointer at the end.
 const FEW: usize = 64;
 
 /// Collects the arguments of a variadic call from the registers and from the stack, up to the null pointer that ends them.
 ///
 /// # Safety
-/// The addresses are those of the caller's arguments.
+/// `registers` and `stack` are the addresses at which the caller's arguments begin.
 unsafe fn listed(
     (registers, stack): (Strings, Strings),
     call: impl FnOnce(Strings, Strings) -> c_int,
@@ -27,7 +27,7 @@ unsafe fn listed(
     while !at(count).is_null() {
         count += 1;
     }
-    // For execle, the environment follows the null pointer: it is the argument at `count + 1`.
+    // The pointers are copied to one array, up to the null pointer. The argument at `count + 1` is not copied: execle has its environment there.
     let mut few = [std::ptr::null(); FEW];
     let room: *mut *const c_char = match count < FEW {
         true => few.as_mut_ptr(),

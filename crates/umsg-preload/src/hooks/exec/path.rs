@@ -28,7 +28,7 @@ const PASSED_OVER: &[c_int] = match cfg!(target_env = "musl") {
     ],
 };
 
-/// A path in a buffer.
+/// The path of a program, in a buffer of fixed size, with a zero byte at the end.
 pub(super) struct Path([u8; LONGEST_PATH]);
 
 /// The path of a program that the caller names by a descriptor. The path may refer to a duplicate of the descriptor. The drop of this value, after an
@@ -61,7 +61,7 @@ impl Path {
         path.join(parts).then_some(path)
     }
 
-    /// Joins the parts. Returns false if they are too long.
+    /// Replaces the path by the joined parts. Returns false if the joined parts are too long.
     pub(super) fn join(&mut self, parts: &[&[u8]]) -> bool {
         let mut at = 0;
         for part in parts {

@@ -10,10 +10,11 @@ use crate::kernel;
 
 /// The maximum depth of nested interpreters. Source: execve(2).
 const MOST_INTERPRETERS: usize = 5;
-/// The number of bytes of a file that the kernel inspects.
+/// The number of bytes that the kernel reads of a program's file to learn the file's format.
 const HEAD: usize = 256;
 
-/// Returns whether a program, or the interpreter of a script, is statically linked, for this machine, and gains no privilege at its start.
+/// Returns whether a program is statically linked, for this machine, and gains no privilege at its start. For a script, the answer is that for its
+/// interpreter.
 pub(super) fn is_static(path: *const c_char) -> bool {
     is_static_within(path, MOST_INTERPRETERS)
 }
@@ -32,7 +33,8 @@ fn is_static_within(path: *const c_char, more: usize) -> bool {
     more > 0 && interpreter.is_some_and(|path| is_static_within(path, more - 1))
 }
 
-/// Returns the path of a script's interpreter, in the first `len` bytes of the script. Writes a zero byte after the path.
+/// Finds the path of a script's interpreter in the first `len` bytes of the script. Writes a zero byte after the path, and returns the path's
+/// address.
 fn interpreter(head: &mut [u8; HEAD], len: usize) -> Option<*const c_char> {
     if !head.starts_with(b"#!") {
         return None;
@@ -46,8 +48,8 @@ fn interpreter(head: &mut [u8; HEAD], len: usize) -> Option<*const c_char> {
     Some(head[begin..].as_ptr().cast())
 }
 
-/// Returns whether a file is a dynamic linker, by its name. A linker is statically linked, and loads the drop-in into the program that it starts.
-/// ldd(1) starts linkers with an environment that would make the command `umsg` print its own libraries.
+/// Returns whether a file is a dynamic linker, by its name. A linker is statically linked, but loads the drop-in into the program that it starts, so
+/// it needs no `umsg run`. ldd(1) starts linkers with an environment that would make the command `umsg` print its own libraries.
 fn is_linker(path: *const c_char) -> bool {
     // SAFETY: the argument is a C string.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
@@ -88,7 +90,7 @@ fn is_static_elf(file: &File, head: &[u8; HEAD]) -> bool {
     })
 }
 
-/// A file that is open for reading, by system calls: the functions of libc are hooked.
+/// A file that this module reads by system calls, because the functions of libc are hooked.
 pub(super) struct File(pub(super) usize);
 
 impl File {
@@ -125,7 +127,8 @@ impl File {
         }
     }
 
-    /// Returns whether the program has file capabilities. Root gains none by them, because root has all capabilities. Source: capabilities(7).
+    /// Returns whether the program's file has capabilities that the process would gain. Root gains none, because root has all capabilities. Source:
+    /// capabilities(7).
     fn gains_capabilities(&self) -> bool {
         let name = c"security.capability".as_ptr().expose_provenance();
         // SAFETY: the argument is a C string. Without a buffer, the kernel returns only the length of the value.

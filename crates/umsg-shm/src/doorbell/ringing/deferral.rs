@@ -62,7 +62,7 @@ impl<'a> Ringer<'a> {
         }
     }
 
-    /// Returns the ring that is pending.
+    /// Returns the deferred ring and its ticket, if the ring is pending.
     pub(super) fn pending(&self) -> Option<(&DeferredRing, Ticket)> {
         let deferred = self.deferred?;
         deferred.pending().map(|ticket| (deferred, ticket))
@@ -107,13 +107,13 @@ impl<'a> Ringer<'a> {
             return false;
         };
         if let Some(ticket) = deferred.pending() {
-            // The message was received, so its packet has to be removed.
+            // If `to` is 0, the message was received. Its packet is removed, if the FIFO has it.
             if to == 0 && fifo.remove(loudly) {
                 deferred.note_seen(ticket);
                 return true;
             }
             if Self::wait_for_sender((deferred, ticket)) || !deferred.note_late(ticket) {
-                // The sender has written the packet meanwhile.
+                // The sender has written the packet meanwhile, so the number of packets is certain.
                 return false;
             }
         } else if !deferred.is_late() {

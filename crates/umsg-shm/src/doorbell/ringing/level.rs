@@ -109,7 +109,7 @@ pub(super) fn looks_for(watched: u32) -> [u32; 2] {
     [LOOK_FOR_MESSAGES, LOOK_FOR_ROOM].map(|flag| (watched & flag != 0).into())
 }
 
-/// Returns another number of packets that shows the same level, if one exists.
+/// Returns another number of packets that shows the same level. If no other number does, returns `packets`.
 pub(super) fn beside(packets: u32) -> u32 {
     match packets {
         0 | FULL.. => packets,

@@ -83,7 +83,7 @@ pub(super) fn send_batch(
     queue.engine().send_batch(me, &Letters::of(messages), by)
 }
 
-/// Returns the numbers of messages and bytes that any process sees.
+/// Returns the queue's counts of messages and of bytes.
 fn counts(queue: &Queue) -> (u64, u64) {
     let counts = queue.engine().counts();
     (counts.messages, counts.bytes)

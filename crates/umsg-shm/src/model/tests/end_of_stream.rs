@@ -25,7 +25,7 @@ fn receive_all(queue: &Queue, me: &Thread) -> Vec<Message> {
     }
 }
 
-/// Checks that the closed queue is empty at the end, and works after it has been opened again.
+/// Checks that a queue that was closed for sending is empty at the end. Then opens it for sending again, and checks that it works.
 fn audit(queue: &Queue) {
     queue.direct(|queue, me| {
         let received = queue.receive(me, Deadline::Passed);
@@ -79,7 +79,7 @@ fn a_blocked_sender_is_refused() {
     });
 }
 
-/// Takes the first message in a lease, and closes the queue.
+/// Leases the first message, and closes the queue for sending.
 fn lease_and_close(queue: &Queue, me: &Thread) -> LeaseHandle {
     let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
     queue.engine().close_send(me).unwrap();
@@ -213,7 +213,7 @@ fn a_process_dies_while_it_closes_a_queue() {
     });
 }
 
-/// Returns a queue that closes with its last producer.
+/// Returns a queue that is closed for sending when its last producer ends.
 fn counted() -> Queue {
     let mut segment = Segment::new(2, 2);
     segment.set_policy(Policy {
@@ -223,7 +223,8 @@ fn counted() -> Queue {
     Queue::of(Engine::new(segment))
 }
 
-/// Registers as a producer, sends a message, and ends as a producer. Returns false if the other producers have closed the queue first.
+/// Registers as a producer, sends a message, and ends as a producer. Returns false if the end of the other producers has closed the queue for sending
+/// first.
 fn produce(queue: &Queue, me: &Thread, number: u64) -> bool {
     match queue.engine().begin_to_produce(me) {
         Ok(begun) => assert!(begun),

@@ -57,7 +57,7 @@ fn two_receivers_share_the_turns() {
     });
 }
 
-/// Lets a victim receive and die at the point. Then the message of priority 0 is among the next `within` messages.
+/// Lets a victim receive and die at the point. Checks that the message of priority 0 is then among the next `within` messages.
 fn dies(point: Point, before: &'static [Message], within: usize) {
     explore_death(&format!("fair: death at {point:?}"), 2, move || {
         let queue = fair(1).filled(before);

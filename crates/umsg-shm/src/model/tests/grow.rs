@@ -14,7 +14,7 @@ use crate::sys::clock::Deadline;
 fn a_receiver_does_not_notice_that_the_ring_is_doubled() {
     explore("grow: under a receiver", 2, Slices::Endless, || {
         let queue = Queue::new(3, 2);
-        // The ring has two entries, and each has been used once.
+        // This message has position 0, so the messages of the sender begin at the second of the two entries of the ring.
         queue.direct(|queue, me| {
             queue.send(me, (0, 0), Deadline::Passed).unwrap();
             assert_eq!(queue.receive(me, Deadline::Passed), Ok((0, 0)));

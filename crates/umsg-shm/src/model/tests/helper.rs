@@ -55,7 +55,7 @@ fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
     (queue, feed, value)
 }
 
-/// The level that a FIFO shows: messages, and room.
+/// Whether a FIFO shows messages, and whether it shows room.
 type Shown = (bool, bool);
 
 /// Acts as a helper: sleeps until a call, and shows the level, until `suffices` returns true for the level. With `slices`, a sleep also ends after a

@@ -11,7 +11,8 @@ use crate::sys::clock::Deadline;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// Lets one sender send messages of these priorities. The first `before` messages are sent before the inspection.
+/// Inspects a queue while a sender sends messages of these priorities, and checks that the messages found were queued at one instant. The first
+/// `before` messages are sent before the inspection.
 fn is_of_one_instant(name: &str, before: usize, priorities: &'static [usize]) {
     explore(name, 2, Slices::Endless, move || {
         let queue = Queue::new(priorities.len() + 1, priorities.len() + 1);

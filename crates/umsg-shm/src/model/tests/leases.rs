@@ -273,7 +273,7 @@ enum Fate {
 use Fate::{Gone, There};
 
 impl Act {
-    /// Does the operation. Returns two messages: the received message that can't come back, and the sent message.
+    /// Performs the action. Returns two messages: the received message that can't come back, and the sent message.
     fn go(self, queue: &Queue, me: &Thread) -> (Option<Message>, Option<Message>) {
         let engine = queue.engine();
         match self {

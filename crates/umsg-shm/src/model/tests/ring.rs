@@ -20,7 +20,8 @@ fn receive(ring: &Ring, me: &Thread, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Checks that the messages of each sender were received in the order in which it sent them. The tens of a number identify the sender.
+/// Checks that the messages of each sender were received in the order in which it sent them. The tens digit of a message's number identifies the
+/// sender.
 fn assert_in_order(received: &[u64], expected: &[u64]) {
     for sender in 0..4 {
         let of = received.iter().filter(|number| **number / 10 == sender);

@@ -53,7 +53,7 @@ fn full_and_empty_are_said_only_when_true() {
         let queue = Queue::new(1, 1);
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         let receiver = queue.spawn(1, |queue, me| {
-            // The message was in the queue before this call.
+            // The message was in the queue before this call, so the call must not find the queue empty.
             queue.receive(me, Deadline::Passed).unwrap()
         });
         let sent = queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed));
@@ -62,7 +62,7 @@ fn full_and_empty_are_said_only_when_true() {
             Ok(()) => assert_eq!(queue.empty(), [(2, 0)]),
             Err(refused) => {
                 assert_eq!(refused, Refused::NotNow);
-                // The message was received before this call.
+                // The message was received before this call, so the call must not find the queue full.
                 queue.direct(|queue, me| queue.send(me, (3, 0), Deadline::Passed).unwrap());
                 assert_eq!(queue.empty(), [(3, 0)]);
             }

@@ -19,7 +19,7 @@ pub(super) trait Subject: Clone + 'static {
     /// The reasons to refuse a call that only this engine has.
     type Own: Copy + Debug + PartialEq + 'static;
 
-    /// The value for any message.
+    /// The value with which a receive wants any message.
     const ANY: Self::Want;
 
     fn send_one(

@@ -34,7 +34,7 @@ fn close(queue: &Queue) {
     queue.direct(|queue, me| assert_eq!(queue.engine().close_send(me), Ok(true)));
 }
 
-/// Checks that the closed queue is empty at the end, and works after it has been opened again.
+/// Checks that a queue that was closed for sending is empty at the end. Then opens it for sending again, and checks that it works.
 fn audit(queue: &Queue) {
     queue.direct(|queue, me| {
         let received = queue.receive(me, Want::Any, Deadline::Passed);

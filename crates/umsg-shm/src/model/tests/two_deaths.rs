@@ -118,7 +118,7 @@ fn a_batch_that_the_dead_sent_with_both_locks_is_whole_or_not_there_though_its_r
         (Point::BATCH_STAMPED, false),
         (Point::BATCH_PUBLISHED, true),
     ] {
-        // The loan has ended before this point.
+        // The loan of the sender lock has ended before this point.
         let seconds = [Point::REPAIR_FREED];
         dies_at("a batch under a loan", first, &seconds, move |second| {
             let queue = Queue::new(4, 4);

@@ -195,8 +195,8 @@ impl Engine {
         Ok(sent)
     }
 
-    /// Sends a batch as [`send_batch_locked`](Self::send_batch_locked) does, in a queue that a process polls, that is closed, or that has delayed
-    /// messages.
+    /// Sends a batch as [`send_batch_locked`](Self::send_batch_locked) does, in a queue that a process polls, that is closed for sending, or that has
+    /// delayed messages.
     #[cold]
     fn send_batch_with_duties<B: Batch + ?Sized>(
         &self,
