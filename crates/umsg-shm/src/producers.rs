@@ -2,7 +2,7 @@
 //!
 //! A record names a process and counts its guards. A guard is one registration of the process, which may register several times. A process may die
 //! before it has given all its guards back. A sender, a receiver that finds the queue empty, a blocked process at the end of its slice, or a poller's
-//! helper then notices the death. The process that notices the death closes the queue, as a call of `close` does.
+//! helper notices the death. The process that notices the death closes the queue for sending, as a call of `close_send` does.
 //!
 //! | a record with | means | if the process dies |
 //! |---|---|---|
@@ -110,7 +110,8 @@ impl Producers {
         self.had_any(receiving) && !self.records.iter().any(|record| is_living(lives, record))
     }
 
-    /// Forgets the dead producers when a closed queue is reopened: from then on, the queue counts only the producers that are alive now.
+    /// Forgets the dead producers when a queue that was closed for sending is reopened: from then on, the queue counts only the producers that are
+    /// alive now.
     pub(crate) fn forget_dead(&self, receiving: ReceiverHeld<'_>, lives: &dyn Liveness) {
         self.any.set((self.living(receiving, lives) != 0).into());
     }

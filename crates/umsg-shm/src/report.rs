@@ -47,7 +47,7 @@ pub enum What {
     Repaired,
     /// A process died that held a lease or a reservation.
     HolderDied,
-    /// A thread died that waited for the queue.
+    /// A thread died while it waited in the queue.
     WaiterDied,
     /// A message was older than the queue's time to live.
     Expired,
@@ -72,7 +72,7 @@ const KINDS: [What; 8] = [
     What::Lost,
 ];
 
-/// An event.
+/// A report of one event.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     pub what: What,

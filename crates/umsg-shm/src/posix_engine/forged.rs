@@ -33,8 +33,8 @@ fn fill(engine: &Engine) {
     }
 }
 
-/// Makes a call that waits in a list, and meanwhile forges the word of the call's node. If the call ends before the word is forged, the call is
-/// repeated.
+/// Runs `call`, in which a thread waits in `list`, and meanwhile forges the word of that thread's node. If the call ends before the word is forged,
+/// the call is repeated.
 fn forge_while_it_waits<T: Send>(
     engine: &Engine,
     list: List,
@@ -87,7 +87,7 @@ fn a_send_whose_node_names_another_thread_ends_by_its_deadline() {
 fn a_batch_whose_turn_never_comes_though_its_node_says_so_ends_by_its_deadline() {
     let engine = engine();
     fill(&engine);
-    // The forged word has the state of an accepted node.
+    // `WAITERS` as the word of a node is the state of an accepted node.
     let sent = forge_while_it_waits(&engine, List::Senders, WAITERS, || {
         let batch: &[(&[u8], u32)] = &[(b"x", 0), (b"y", 0)];
         engine.send_batch(thread::current(), &Pair(batch), soon())
@@ -107,7 +107,7 @@ impl super::batch::Batch for Pair<'_> {
     }
 }
 
-/// Makes a call while another thread repeatedly forges a word.
+/// Runs `call` while another thread repeatedly runs `forge`, which overwrites a word of the segment.
 fn while_forging<T>(forge: impl Fn() + Sync, call: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -130,7 +130,7 @@ fn a_sender_lock_that_is_always_lent_is_busy() {
         || lock.forge(LENT),
         || engine.try_send(thread::current(), b"x", 0, Deadline::Passed),
     );
-    // The call may have found the lock free for a moment.
+    // The send may succeed: the lock is free before the first forged word, and for a moment after a repair.
     assert!(matches!(
         sent,
         Ok(()) | Err(Refused::Fault(Fault::Busy | Fault::Damaged) | Refused::NotNow)

@@ -26,7 +26,8 @@ pub(super) enum Place {
     Ring,
     /// The message is the first of its priority in the store.
     Store,
-    /// The message is the first of its priority in the store of a queue with fair priorities. Taking the message changes the state of the turns.
+    /// The message is the first of its priority in the store of a queue with fair priorities. Taking the message changes which priority has the next
+    /// turn, see [`fair`](super::fair).
     StoreInTurn,
 }
 
@@ -147,7 +148,7 @@ impl Engine {
                 return Ok(None);
             };
             if ring.published(drained.wrapping_add(1))?.is_none() {
-                // A single message needs no order.
+                // The ring has only this message, so its priority does not matter.
                 return self.found(slot, cell, Place::Ring).map(Some);
             }
         }
@@ -234,7 +235,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds an unused slot after the free slots.
+    /// Frees a slot that is no longer used: writes its number into the ring, after the numbers of the other free slots.
     #[inline(always)]
     pub(crate) fn free_slot(&self, receiving: ReceiverHeld<'_>, slot: u32) {
         let published = &self.segment().fixed().published;

@@ -43,7 +43,7 @@ impl Engine {
     /// of the new message.
     pub fn oldest_hint(&self) -> Option<u64> {
         let receiver = &self.segment().fixed().receiver;
-        // The messages in the ring are in order of arrival.
+        // The messages in the ring are in order of arrival, so the first one is the oldest.
         let first = Ring::of(self.segment()).published(receiver.drained_so_far());
         let in_ring = first.ok().flatten().map(|(_, cell)| cell.lives_since());
         let in_store = match receiver.stored_so_far() {

@@ -21,20 +21,20 @@ use crate::sys::thread::Thread;
 pub type LeaseHandle = leases::LeaseHandle<usize>;
 
 impl Engine {
-    /// Returns whether a message is leased, reserved or set aside. Under the receiver lock, the result is exact. Without the lock, the result is a
-    /// hint.
+    /// Returns whether a held message uses the queue's capacity. The messages that are set aside use the capacity only if they are more than the
+    /// spare slots. Under the receiver lock, the result is exact. Without the lock, the result is a hint.
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
         self.segment().fixed().receiver.held() != 0
     }
 
-    /// Returns whether a message is held or can expire. In this case, messages or room may become available without a call of another process.
+    /// Returns whether a message is held or can expire. If so, messages or room may become available without a call of another process.
     #[inline(always)]
     pub(super) fn can_expire(&self) -> bool {
         self.holds_any() || self.policy().time_to_live != 0
     }
 
-    /// Returns whether this call must check the holders of messages and the expired messages. A check is made from time to time.
+    /// Returns whether this call must look for dead holders and for expired messages. This search is made from time to time, not in each call.
     #[inline(always)]
     pub(super) fn may_reclaim(&self) -> bool {
         self.can_expire() && self.is_reclaim_due()
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Adds `change` to the number of held messages in the state `state`. For delayed messages, also updates their attention bit. For messages that
-    /// are set aside, also updates the number of all held messages.
+    /// are set aside, also updates the number of held messages that use the queue's capacity.
     pub(super) fn count_kind(&self, receiving: ReceiverHeld<'_>, state: State, change: i32) {
         let roots = &self.segment().fixed().leases;
         let kind = match state {
@@ -112,7 +112,7 @@ impl Engine {
 
     /// Serves waiters after slots have become free.
     fn settle_freed(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
-        // An error is only noted, because the records have ended even if the list of waiters is corrupt.
+        // An error is only noted, and not returned, because the records have ended even if the list of waiters is corrupt.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }

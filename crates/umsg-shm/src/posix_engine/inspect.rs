@@ -101,10 +101,10 @@ impl Engine {
         }
     }
 
-    /// Returns the counts like [`counts`](Self::counts), at an instant between two operations on a polled queue or on held messages. Such an
-    /// operation changes one count after the other, and rings the doorbell before its change. So the function takes the lock in three cases: the
-    /// queue is polled, has ever had held messages, or has offered a message. The function waits for the lock for at most a second. If it does not
-    /// get the lock, it returns the counts without the lock.
+    /// Returns the same counts as [`counts`](Self::counts), but never in the middle of an operation on a polled queue or on held messages. Such an
+    /// operation changes one count after the other, and rings the doorbell before its change. So the function takes the receiver lock in three cases:
+    /// the queue is polled, has ever had held messages, or offers a message to a waiter. The function waits for the lock for at most a second. If it
+    /// does not get the lock, it returns the counts without the lock.
     pub fn settled_counts(&self, me: &Thread) -> Counts {
         let has_had_held = || self.segment().fixed().leases.used.get() != 0;
         let has_offers = || Waiters::of(self.segment()).len(List::Offered) != 0;
@@ -301,7 +301,7 @@ impl Engine {
         let run = fixed.run.before_stamp();
         let drained = receiver.drained(receiving);
         if receiver.stored(receiving) == 0 && has_begun(run, drained) {
-            // All messages in the ring have one priority, so the order in the ring is the order of delivery.
+            // Here, all messages in the ring have one priority, so the order in the ring is the order of delivery.
             self.find_in_ring(drained, skip, most, slots)?;
             if fixed.run.is_still(run) {
                 return Ok(());

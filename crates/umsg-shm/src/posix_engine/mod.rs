@@ -90,14 +90,14 @@ use std::sync::Arc;
 
 /// A bit of the attention word: receivers are blocked. The attention word is one of the wait flags, and every sender reads it.
 pub const RECEIVERS: u32 = 1;
-/// A bit of the attention word: a process is registered for a notification, and the queue was empty.
+/// A bit of the attention word: a process is registered for a notification, and the queue was empty at the last check.
 pub(crate) const NOTICE: u32 = 2;
 /// A bit of the attention word: a process polls the doorbell. The bit is set under both locks.
 pub(crate) const WATCHED: u32 = 4;
 /// A bit of the attention word: the queue is closed for sending. The bit changes under both locks.
 pub const SEND_CLOSED: u32 = 8;
-/// A bit of the attention word: the queue has had producers (processes that count as senders), and is closed when the last producer ends. The bit is
-/// never cleared.
+/// A bit of the attention word: the queue has had producers (processes that count as senders), and is closed for sending when the last producer ends.
+/// The bit is never cleared.
 pub(crate) const COUNTED: u32 = 16;
 /// A bit of the attention word: a message is delayed. The bit changes under the receiver lock.
 pub(crate) const DELAYED: u32 = 32;

@@ -52,7 +52,7 @@ pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
 
 /// A bit of `registered`: a process is registered. The bits above [`EMPTY`] contain the index of the record.
 const REGISTERED: u32 = 1;
-/// A bit of `registered`: the queue was empty.
+/// A bit of `registered`: the queue was empty at the last update of the bit.
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
 
@@ -63,7 +63,7 @@ const PROMPT: u64 = 2_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
-    /// A signal with this number; the number 0 means no signal.
+    /// A signal. Its number is stored beside this value; the number 0 means no signal.
     Signal = 0,
     /// No notification.
     Nothing = 1,
@@ -143,7 +143,8 @@ impl Engine {
         (0_u32..).zip(self.segment().fixed().notices.iter().chain(more))
     }
 
-    /// Decides whether the queue has become empty or has filled since the last decision. If the queue has filled, fires the registration.
+    /// Decides whether the queue has become empty, or has got a message, since the last decision. If an empty queue has got a message, fires the
+    /// registration.
     #[inline(always)]
     pub(super) fn note_change(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.registration() & REGISTERED != 0 && self.decide(receiving, wakes).is_err() {
@@ -195,7 +196,8 @@ impl Engine {
         Ok(Ring::of(self.segment()).published(drained)?.is_some())
     }
 
-    /// Returns the process that sent the oldest message in the queue.
+    /// Returns the process that sent the first message of the queue: the oldest message of the ring, or if the store has messages, the first one of
+    /// the highest priority. Returns 0 if the queue is empty.
     fn first_sender(&self, receiving: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let receiver = &self.segment().fixed().receiver;
         if receiver.stored(receiving) == 0 {
@@ -344,8 +346,8 @@ impl Engine {
             .is_some_and(|raise_own| raise_own(self, index, notice, word))
     }
 
-    /// Fires the registration if its sender died before the sender could fire it. A blocked thread calls this function at the end of its slice, when
-    /// it checks the queue.
+    /// Fires the registration if the sender of a message died before it could fire the registration. A blocked thread calls this function at the end
+    /// of its slice, when it checks the queue.
     pub fn fire_if_due(&self, me: &Thread) {
         let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {

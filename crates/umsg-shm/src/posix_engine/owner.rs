@@ -7,7 +7,7 @@
 //! | 2, enabled | yes | the owner: to closed |
 //! | 3, closed | no | - |
 //!
-//! If the owner dies, the state stays the same. The owner's process id in the segment shows the death.
+//! If the owner dies, `state` keeps its value. The owner's process id in the segment shows the death.
 
 use super::Engine;
 use crate::lock::SLICE;

@@ -240,7 +240,7 @@ impl Engine {
                 return Ok(true);
             }
             self.drain(receiving)?;
-            // If the store is empty, held messages take all the room of the queue.
+            // If the store has no message even after the drain, held messages take all the room of the queue.
             let lowest = Priorities::of(self.segment())
                 .lowest()
                 .ok_or(Refused::NotNow)?;
@@ -307,7 +307,7 @@ impl Engine {
             }
             self.drain(receiving)?;
             if self.segment().fixed().receiver.stored(receiving) < missing {
-                // Held messages take too much of the queue's room.
+                // Held messages take so much room that even the drop of all messages in the store makes too little room for the batch.
                 return Err(Refused::NotNow);
             }
             if !self.has_no_better(key, missing)? {

@@ -70,8 +70,8 @@ impl Expected {
         }
     }
 
-    /// Updates the expected messages after the receive of another message than the next one. Other handles have received the messages before it, or
-    /// it has a higher priority.
+    /// Updates the expected messages after the receive of another message than the next expected one: other handles have received the expected
+    /// messages before it, or the received message has a higher priority.
     fn find_again(
         &self,
         order: &Priorities<'_>,

@@ -329,7 +329,8 @@ impl Engine {
     }
 
     /// Prefetches the cell of a later message in the ring, if the message was sent. If the sender still writes a cache line, a prefetch of the line
-    /// would cost both sides a transfer. A read of `sent` for each message would cost as much.
+    /// would cost both sides a transfer. A read of the senders' cursor for each message would cost as much, so the receiver reads it once in
+    /// [`LOOK_AT_SENT`] messages.
     #[inline(always)]
     pub(super) fn prefetch_in_ring(&self, streak: u32) {
         let fixed = self.segment().fixed();
@@ -355,7 +356,7 @@ impl Engine {
         self.expected.received(&order, found.key, found.slot, fetch);
     }
 
-    /// Notes the time of the last receive.
+    /// Notes the present time as the time of the last receive.
     #[inline(always)]
     pub(super) fn note_receive(&self) {
         let receiver = &self.segment().fixed().receiver;

@@ -83,7 +83,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     crash_point!(REPAIR_STORED);
     free_the_rest(receiving, engine, &survey);
     crash_point!(REPAIR_FREED);
-    // The counts are published later, after the waiters for room were served.
+    // The counts are not published here, but after the waiters for room were served.
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
     engine.note_delayed(receiving);
@@ -155,7 +155,7 @@ fn complete_arrival(
     Ok(())
 }
 
-/// Removes a message from the queue, if the queue still contains it, because a lease or a node owns the message.
+/// Removes the message in `slot` from the queue, if the queue still contains it. A lease or a node owns this message.
 fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
     let drained = segment.fixed().receiver.drained(receiving);
@@ -194,7 +194,7 @@ fn settle_nodes(
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
             }
-            // The batch has its turn. If its thread lives, the thread tries to send the batch.
+            // The batch has its turn, so its node leaves the list. If the node's thread lives, the thread tries to send the batch.
             (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
                 node.list.set(List::None as u32)
             }

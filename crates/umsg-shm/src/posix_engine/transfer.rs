@@ -116,8 +116,8 @@ pub struct DeadLetter {
 }
 
 impl Engine {
-    /// Notes a delivery of a leased message, in a queue whose messages may become dead letters. Without memory for the times, the delivery is not
-    /// noted.
+    /// Notes the present time as the time of a lease of the slot's message, in a queue whose messages may become dead letters. Without memory for
+    /// such times, the time is not noted.
     #[cold]
     pub(super) fn note_delivery(&self, _: ReceiverHeld<'_>, slot: u32, is_first: bool) {
         let roots = &self.segment().fixed().leases;
@@ -174,7 +174,7 @@ impl Engine {
         self.of_leased(me, handle, |_, found| found.cell.sequence())
     }
 
-    /// Reads from a leased message. Returns `None` if the lease has ended.
+    /// Returns the result of `read` for the message of a lease. Returns `None` if the lease has ended.
     fn of_leased<T>(
         &self,
         me: &Thread,
@@ -538,7 +538,8 @@ impl Engine {
         })
     }
 
-    /// Ends a redrive. With `moved`, the other queue has taken the message, and its slot is freed. Otherwise the message returns to its place.
+    /// Ends a redrive. With `moved`, the other queue has accepted the message, and this queue frees the message's slot. Otherwise the message returns
+    /// to its place.
     pub fn end_redrive(
         &self,
         me: &Thread,

@@ -26,8 +26,8 @@ use std::cell::Cell;
 /// The bits of the attention word of a queue that is polled or closed for sending. If one of the bits is set, a send takes the receiver lock.
 pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
 
-/// The bits with which a send leaves the plain case. In addition to `RINGING`, these bits show that the death of a producer may close the queue, or
-/// that a message is delayed.
+/// The bits with which a send leaves the plain case. In addition to `RINGING`, these bits show that the death of a producer may close the queue for
+/// sending, or that a message is delayed.
 pub(super) const DETOUR: u32 = RINGING | COUNTED | DELAYED;
 
 /// A section of code in which signal handlers are deferred.
@@ -55,10 +55,10 @@ impl Watched for Engine {
 
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
-            // A closed queue shows room, so that a poller tries to send, and finds that the queue is closed.
+            // A queue that is closed for sending shows room, so that a poller tries to send, and finds that the queue is closed.
             _ if self.is_send_closed() => 1,
             OnFull::DropOldest => 1,
-            // Room that is kept for a batch is not shown to pollers.
+            // While a sender waits, the room belongs to that sender or is kept for its batch, so pollers see no room.
             _ if !self.no_sender_waits() => 0,
             _ => self.room_now(receiving).max(0) as u64,
         };
@@ -110,7 +110,7 @@ impl Engine {
         self.segment().fixed().wait_flags.attention() & RINGING != 0
     }
 
-    /// Shows pollers an event before the queue is closed. After the close, sends and receives have other results, so pollers must wake.
+    /// Shows pollers an event before the queue is closed for sending. After the close, sends and receives have other results, so pollers must wake.
     pub(super) fn foretell_close(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
             let now = self.level(receiving);

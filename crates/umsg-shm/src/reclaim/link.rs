@@ -130,7 +130,7 @@ impl<T: Send + Sync> Link<T> {
                 continue;
             }
             let held = Held { word, note: None };
-            // By the time the use was counted, the slot may have held another object.
+            // Before the use was counted, the slot may have got another object. If the link still leads to the slot, it leads to the object in use.
             if self.0.load(Ordering::Acquire) == word.bits() {
                 return Some(held);
             }

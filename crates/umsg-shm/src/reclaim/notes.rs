@@ -35,7 +35,8 @@ pub struct Record {
     thread: AtomicUsize,
     /// The address of the slot that the thread is using; 0 for none.
     holds: AtomicUsize,
-    /// While a call that another thread can end is blocked: the address of the caller record (`umsg::signals::Caller`) of its thread. 0 otherwise.
+    /// The address of the thread's caller record (`umsg::signals::Caller`), while the thread is blocked in a call that another thread can end. 0
+    /// otherwise.
     blocked: AtomicUsize,
 }
 

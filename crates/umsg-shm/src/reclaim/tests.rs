@@ -143,7 +143,7 @@ fn no_thread_ever_uses_a_thing_that_was_dropped() {
                 link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
             }
         }
-        // In every schedule, each link was used.
+        // Without this loop, the test could end before the two threads have used any object, and would prove nothing.
         while used.load(Relaxed) < rounds() / 5 {
             std::thread::yield_now();
         }

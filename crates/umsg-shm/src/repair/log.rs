@@ -10,10 +10,10 @@ use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::clock;
 
-/// The number of records for a side.
+/// The number of repair records for each side.
 pub const MENDED: usize = 8;
 
-/// A repair.
+/// The record of one repair.
 #[repr(C)]
 #[derive(Default)]
 pub struct RepairLog {
@@ -104,7 +104,7 @@ impl Damage {
         fence(Ordering::Release);
     }
 
-    /// Removes the mark: the queue is rebuilt.
+    /// Removes the mark of the rebuild, which is complete. The record of corruption stays.
     #[cfg(any(not(loom), test))]
     pub fn end_mending(&self) {
         // Release: MENDING. A process that finds no mark finds the rebuilt queue.

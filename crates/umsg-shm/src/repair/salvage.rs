@@ -60,7 +60,7 @@ pub struct Real {
     pub kinds: usize,
     /// The number of granules of the arena.
     pub arena: u32,
-    /// The number of entries in the table of delivery times. Only for POSIX queues.
+    /// The number of entries in the table of lease times. Only for POSIX queues.
     pub deliveries: usize,
     /// The number of entries in the table of histories. Only for POSIX queues.
     pub histories: usize,

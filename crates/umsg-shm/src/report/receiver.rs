@@ -27,7 +27,7 @@ type Captured = [MaybeUninit<usize>; WORDS];
 /// Calls the function of type `F` that lies in `captured`.
 ///
 /// # Safety
-/// The words hold an `F`.
+/// The words of `captured` hold an `F`.
 unsafe fn call<F: Fn(&Report)>(captured: &Captured, report: &Report) {
     // SAFETY: by this function's contract. `Receiver::new` has checked the alignment.
     let receive = unsafe { &*captured.as_ptr().cast::<F>() };

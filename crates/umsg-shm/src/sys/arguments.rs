@@ -16,7 +16,7 @@ pub fn is_bad<T: ?Sized>(pointer: *const T) -> bool {
     (pointer.cast::<u8>().addr() as isize) < LOWEST
 }
 
-/// Returns the span of a timespec. None for negative seconds, and for nanoseconds that are not from 0 to 999,999,999.
+/// Converts a timespec that contains a length of time. Returns `None` for negative seconds, and for nanoseconds that are not from 0 to 999,999,999.
 #[inline(always)]
 pub fn span(time: libc::timespec) -> Option<Duration> {
     let seconds = u64::try_from(time.tv_sec).ok()?;

@@ -15,7 +15,7 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 /// The time at which a blocking call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// At no time.
+    /// The call has no deadline.
     Never,
     /// The call has no time left: it must not block.
     Passed,

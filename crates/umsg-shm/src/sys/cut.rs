@@ -74,7 +74,7 @@ impl Range {
         self.len.store(0, Ordering::Relaxed);
         // Release: the entry is free after all stores above.
         self.start.store(0, Ordering::Release);
-        // A hint: the next search begins at the first chunk.
+        // A hint: the next search begins at the first entry.
         LOWEST.store(0, Ordering::Relaxed);
     }
 

@@ -39,7 +39,7 @@ struct Job<W> {
     work: W,
 }
 
-/// Starts a thread that does the job. If the result is true, the thread has the job.
+/// Starts a thread that does the job. If the result is true, the thread owns the job, otherwise the caller still owns it.
 fn create<W: FnOnce() + Send + 'static>(job: *mut Job<W>, stack: Option<usize>) -> bool {
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();

@@ -41,7 +41,7 @@ mod real {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const FUTEX_32: u32 = 2;
-    /// The word is private to this process.
+    /// A flag of an entry: only threads of this process sleep on the word, or wake its sleepers.
     const FUTEX_PRIVATE: u32 = 128;
     const SECOND: u64 = 1_000_000_000;
 

@@ -91,7 +91,7 @@ pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
 /// Registers this process's liveness id, unless it is registered. A call that writes the id into a record registers it before the call takes the
 /// lock, because a registration lists a directory and creates a file.
 pub(crate) fn register(lives: &dyn Liveness) {
-    // A process without a liveness id is identified in another way.
+    // The result is not needed: a process without a liveness id is identified in another way.
     let _ = lives.own();
 }
 

@@ -139,7 +139,7 @@ impl Mapping {
         })
     }
 
-    /// Returns the address of the first byte.
+    /// Returns the address of the first byte of the mapping.
     #[inline(always)]
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
@@ -151,7 +151,7 @@ impl Mapping {
         cut::any() && self.range.is_some_and(Range::is_cut)
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length of the mapping in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -177,7 +177,7 @@ impl Mapping {
                 // The kernel reports a write that would raise SIGBUS with this errno.
                 Err(Errno::FAULT) => return Err(Errno::NOSPC),
                 Err(error @ (Errno::NOMEM | Errno::HWPOISON)) => return Err(error),
-                // Linux before 5.14, or a sandbox.
+                // Linux before 5.14 does not know the advice, or a sandbox refuses it.
                 Err(_) => NO_POPULATE.store(true, Ordering::Relaxed),
             }
         }

@@ -283,7 +283,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 let answer = match middle {
-                    // The thread lost its processor between two clocks.
+                    // The thread lost its processor between the readings of two clocks.
                     0 => AGAIN,
                     _ => u8::from(parent.is_some() && inherited().is_none()),
                 };

@@ -22,7 +22,7 @@ fn with_rights_of<T>(user: u32, work: impl FnOnce() -> T) -> Option<T> {
     if !geteuid().is_root() || user == 0 {
         return None;
     }
-    // A signal handler would run with these rights, too.
+    // Without the mask, a signal handler could run with these rights, too.
     let _masked = Masked::all();
     let before = set(user);
     // No user has the id -1: this call changes nothing, and returns the current user id.

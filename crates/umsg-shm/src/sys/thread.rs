@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 /// later.
 #[derive(Debug)]
 pub struct Interruptions {
-    /// The number of handlers without SA_RESTART.
+    /// The number of handlers without SA_RESTART that have run.
     without_restart: Count,
-    /// The number of all handlers.
+    /// The number of all handlers that have run.
     any: Count,
 }
 
@@ -165,7 +165,7 @@ impl Bereaved {
         found.map_or(0, |(_, pid)| pid)
     }
 
-    /// Clears the record after the repair.
+    /// Clears the record of the lock's dead owner, after the repair.
     pub(crate) fn forget(&self, lock: usize) {
         let kept = |(of, pid)| if of == lock { (0, 0) } else { (of, pid) };
         self.0.set(self.0.get().map(kept));
@@ -255,7 +255,8 @@ mod real {
         pub(crate) bereaved: Bereaved,
         /// The shift of CLOCK_MONOTONIC as the thread noted it: see [`clock::monotonic_coarse_of`].
         pub(in crate::sys) ahead: Cell<u64>,
-        /// The number of notification signals that the process had raised when the thread last took its signals; see `umsg::notification`.
+        /// The number of notification signals that the process had raised when the thread last made the kernel deliver pending signals; see
+        /// `umsg::notification`.
         pub raised: Cell<u32>,
         /// True while the thread is in a receiver of reports; see [`crate::report`]. A forked child keeps the mark, and returns from the receiver, too.
         pub(crate) tells: Cell<bool>,

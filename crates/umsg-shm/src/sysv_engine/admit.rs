@@ -68,7 +68,7 @@ impl Engine {
         }
         let mtype = self.segment().cell(slot)?.mtype();
         self.order().provide(mtype)?;
-        // The thread replies before it sends. If the thread dies between these two steps, the repair sends the message.
+        // This thread replies to the sender before it sends the message. If this thread dies between these two steps, the repair sends the message.
         if !self.reply(receiving, waiter, Reply::Sent, wakes) {
             return self.withdraw(receiving, waiter);
         }

@@ -20,7 +20,7 @@ pub trait Batch {
     /// Returns the type and the bytes of one message.
     fn at(&self, index: usize) -> (i64, &[u8]);
 
-    /// Returns the bytes of all messages together.
+    /// Returns the number of bytes of all messages together.
     fn bytes(&self) -> u64 {
         (0..self.count()).fold(0, |all: u64, index| {
             all.saturating_add(self.at(index).1.len() as u64)

@@ -100,7 +100,7 @@ impl Engine {
         until: u64,
         wakes: &mut DeferredWakes,
     ) {
-        // In a record, 0 means no time limit.
+        // In a record, 0 means no time limit, so the least time is 1.
         let until = until.max(1);
         self.foretell_delay(receiving);
         // Until the state changes, other processes treat this word as the time limit of the lease.

@@ -5,9 +5,10 @@
 //! | without [`CLOSED`] | sends, and waits for messages | do the same |
 //! | with [`CLOSED`] | sends nothing; receives the remaining messages, then learns of the end | do as if the queue were open |
 //!
-//! A closed queue has a mark, which is a bit of the version of the rights. So the mark costs an open queue nothing. Each call checks its permission
-//! under a version, and compares the version again under the lock. If the queue was closed meanwhile, the version differs, and the call checks again.
-//! The kernel's calls have no error for a closed queue, so msgsnd and msgrcv ignore the mark.
+//! A queue that is closed for sending has a mark, which is a bit of the version of the rights. So the mark costs nothing as long as the queue is open
+//! for sending. Each call checks its permission under a version, and compares the version again under the lock. If the queue was closed meanwhile,
+//! the version differs, and the call checks again. The kernel's calls have no error for a queue that is closed for sending, so msgsnd and msgrcv
+//! ignore the mark.
 //!
 //! A stream is at its end for a receiver if no message that the receiver wants is left, and no message can come back: none is leased, delayed or
 //! offered. If a process dies after it has stored the version with the mark, the queue is closed. The waiters that the process did not wake check the
@@ -49,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether the queue is closed, and no message can come back.
+    /// Returns whether the queue is closed for sending, and no message can come back.
     fn is_over(&self, _: ReceiverHeld<'_>) -> bool {
         self.seems_over()
     }
@@ -77,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Wakes the receivers of a closed queue after the end of a lease, if no other message can come back.
+    /// Wakes the receivers of a queue that is closed for sending, after the end of a lease, if no other message can come back.
     pub(super) fn wake_at_end(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -89,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it made this waiter check. A
+    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue for sending died before this step. A
     /// change of the rights wakes a sender only if there is room for its message, as in the kernel.
     pub(super) fn send_back_if_unjudged(
         &self,
@@ -128,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Makes all waiters of a list check their permission again. This check also shows them whether the queue is closed.
+    /// Makes all waiters of a list check their permission again. This check also shows them whether the queue is closed for sending.
     fn send_back(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -141,7 +142,7 @@ impl Engine {
         })
     }
 
-    /// Closes the queue for sending. Returns whether it was open.
+    /// Closes the queue for sending. Returns whether it was open for sending before.
     pub fn close_send(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
             let was_open = !self.is_send_closed();
@@ -206,7 +207,8 @@ impl Engine {
         })
     }
 
-    /// Removes one guard of the calling process. The end of the last producer closes the queue. Returns false if the process was not registered.
+    /// Removes one guard of the calling process. The end of the last producer closes the queue for sending. Returns false if the process was not
+    /// registered.
     pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
             let producers = &self.fixed().delivery.producers;
@@ -219,14 +221,15 @@ impl Engine {
         })
     }
 
-    /// Returns whether the queue is open and had producers, so that their end closes it.
+    /// Returns whether the queue is open for sending and had producers, so that the end of the last producer closes it for sending.
     pub(super) fn may_be_left(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.policy.close_with_producers
             && !self.is_send_closed()
             && self.fixed().delivery.producers.had_any(receiving)
     }
 
-    /// Returns whether all producers of an open queue have died. The next call that checks the producers closes the queue.
+    /// Returns whether the queue is open for sending although all its producers have died. The next call that checks the producers closes the queue
+    /// for sending.
     pub fn has_lost_producers(&self, me: &Thread) -> bool {
         let is_left = self.with_lock(me, Deadline::Passed, |receiving, _| {
             Ok(self.may_be_left(receiving) && {
@@ -237,7 +240,7 @@ impl Engine {
         is_left.unwrap_or(false)
     }
 
-    /// Closes the queue before a send, if all its producers have died.
+    /// Closes the queue for sending if all its producers have died. A send calls this function first.
     pub fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         if !self.is_send_closed() && self.next_query_to_send.seems_due() {
             // If this call fails, the send itself finds out why.
@@ -247,7 +250,8 @@ impl Engine {
         }
     }
 
-    /// Closes the queue if all its producers have died. After each check of the producers, the handle waits for a while before it checks them again.
+    /// Closes the queue for sending if all its producers have died. After each check of the producers, the handle waits for a while before it checks
+    /// them again.
     pub(super) fn close_if_left(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -259,8 +263,8 @@ impl Engine {
         }
     }
 
-    /// Closes the queue before a send as [`close_if_left`](Self::close_if_left) does after a receive. Sends and receives of a handle have separate
-    /// pauses between two checks.
+    /// Closes the queue for sending before a send, as [`close_if_left`](Self::close_if_left) does after a receive. Sends and receives of a handle
+    /// have separate pauses between two checks.
     fn close_for_sender(
         &self,
         receiving: ReceiverHeld<'_>,

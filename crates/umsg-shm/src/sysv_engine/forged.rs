@@ -176,7 +176,7 @@ fn a_thread_that_waits_for_a_stuck_lock_learns_of_a_removal_from_the_file() {
         while fixed.control.lock.word() & WAITERS == 0 {
             std::thread::yield_now();
         }
-        // A process that can't map the queue writes the same word through the file.
+        // The test stores the word with which a process that can't map the queue marks the queue as removed in the file.
         fixed.rights.remove();
         assert_eq!(waiting.join().unwrap(), Err(Refused::Own(Why::Removed)));
     });
@@ -196,7 +196,7 @@ fn a_thread_that_waits_for_a_stuck_lock_learns_of_a_removal_from_the_file() {
 fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_owner() {
     let engine = engine(1000);
     engine.send(&now(), 1, b"message").unwrap();
-    // The forged type 0 is invalid, so a salvage would end this message.
+    // The forged type 0 is invalid, so a salvage would remove this message.
     let cell = engine.segment().cell(0).unwrap();
     cell.words().mtype.set(0);
     let lock = &engine.segment().fixed().control.lock;

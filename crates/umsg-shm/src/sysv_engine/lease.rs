@@ -114,13 +114,13 @@ impl Engine {
         })
     }
 
-    /// Ends a lease and its message. Returns false if the lease has ended already: its time was up, or the record has another holder.
+    /// Ends a lease and removes its message. Returns false if the lease has ended already: its time was up, or the record has another holder.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |receiving, record, wakes| {
             let slot = record.slot.get();
             let len = self.len_of(self.segment().cell(slot)?)?;
             self.foretell_doorbell(receiving, 0, len as i64);
-            // The message ends before the record: a repair frees the record of a message that has ended.
+            // The message is removed before the record is freed: a repair frees the record of a message that was removed.
             self.segment().cell(slot)?.end();
             crash_point!(MSG_ACKNOWLEDGED);
             Leases::of(self.segment()).release(receiving, handle.index, record)?;

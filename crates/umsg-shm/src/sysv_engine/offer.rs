@@ -121,7 +121,7 @@ impl Engine {
 
     /// Removes the offers that have an outcome or are overdue.
     ///
-    /// - An accepted offer leaves a free slot.
+    /// - The slot of an accepted offer becomes free.
     /// - The message of a dead thread or of a thread that gave up goes back to the queue.
     /// - An offer that is unanswered for [`TIME`] goes back, too: a stopped receiver must not withhold a message.
     ///
@@ -174,7 +174,7 @@ impl Engine {
     /// Frees the slot of an accepted offer.
     fn clear_away(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         let slot = node.slot.get();
-        // The message in the cell ends before the node leaves its list, because a node in this list owns its slot.
+        // The message is removed from the cell before the node leaves its list, because a node in this list owns its slot.
         self.segment().cell(slot)?.end();
         self.waiters().remove(receiving, node)?;
         crash_point!(MSG_REAPED);

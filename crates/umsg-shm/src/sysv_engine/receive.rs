@@ -26,7 +26,7 @@ pub struct Taken {
 pub(super) trait Receipt {
     type Outcome;
 
-    /// Returns the longest message that the receive accepts, in bytes.
+    /// Returns the length in bytes of the longest message that the receive accepts.
     fn longest(&self) -> u64;
 
     /// Takes a message from the queue, under the lock.
@@ -260,7 +260,7 @@ impl Engine {
         Ok(FoundMessage { slot, cell, len })
     }
 
-    /// Ends a message that was copied out, and frees its slot.
+    /// Removes a message from the queue after its bytes were copied out, and frees its slot.
     #[inline(always)]
     pub(super) fn remove_and_free(
         &self,

@@ -138,7 +138,7 @@ impl Engine {
                     .all(|(_, node)| waiters::state(node) == State::Free)
     }
 
-    /// Makes the contents of the segment those of a new queue.
+    /// Resets the contents of the segment to those of a new queue.
     fn empty(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let (fixed, control) = (self.fixed(), &self.fixed().control);
         let is_used = control.used() != 0;

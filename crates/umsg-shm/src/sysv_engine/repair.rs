@@ -92,8 +92,8 @@ impl Sum {
     }
 }
 
-/// Notes the slots of leases in the survey. After a death at the crash point MSG_ACKNOWLEDGED, the message of a lease has ended, and the record of
-/// this lease is freed here.
+/// Notes the slots of leases in the survey. After a death at the crash point MSG_ACKNOWLEDGED, the message of a lease is already removed, and this
+/// function frees the record of the lease.
 fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
     for (_, record) in Leases::of(segment).all() {
@@ -156,8 +156,8 @@ fn finish_admission(
 
 /// Completes interrupted offers, and notes the offered slots in the survey.
 ///
-/// This function runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Such a message ends
-/// here.
+/// This function runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. This function then
+/// removes the message.
 fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     for (index, node) in Waiters::of(segment).all() {
         let record = segment.waiter_record(index)?;
@@ -169,7 +169,8 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
             {
                 node.list.set(List::Offered as u32);
             }
-            // An accepted message ends. If the receiver gave up, the message stays queued, as its cell says.
+            // The receiver has an accepted message, so the slot becomes free. If the receiver gave up (the next case), the message stays queued, as
+            // its cell says.
             (List::Receivers | List::Offered, State::Accepted) => {
                 segment.cell(node.slot.get())?.end();
                 node.list.set(List::None as u32);

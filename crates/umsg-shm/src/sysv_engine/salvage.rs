@@ -49,7 +49,7 @@ impl salvage::Salvage for Engine {
             .map_err(|_| Fault::Busy)?;
         let receiving = held.receiver();
         self.announce_counts(receiving);
-        // The previous owner of the lock may live and continue at the same time: see `remove_unlocked`.
+        // A removed queue is not rebuilt: the previous owner of the lock may live and continue at the same time, see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();
             return Err(Fault::Busy);
@@ -256,7 +256,7 @@ impl Engine {
     /// Renumbers the sent messages from 1 on in their old order.
     ///
     /// The number in the control block says which messages are sent. In two cases this number is not credible: it is far from the numbers of the
-    /// messages, or it makes fewer messages sent than the queue has counted. The greatest number of a message then replaces it.
+    /// messages, or by this number, fewer messages are sent than the queue has counted. The greatest number of a message then replaces it.
     fn renumber(&self, receiving: ReceiverHeld<'_>, corrupt: u64) -> Result<(), Fault> {
         let (segment, control) = (self.segment(), &self.fixed().control);
         let mut queued = Vec::new();

@@ -37,9 +37,9 @@ pub enum RegisterError {
 /// The state of a process's own registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// No message has come yet.
+    /// The registration has not fired yet.
     Armed,
-    /// A message from this process and user has fired the registration.
+    /// The registration has fired. The values are the process id and the user id of the sender.
     Fired { pid: u32, uid: u32 },
     /// The registration has ended: it was removed, or its record is free or reused.
     Gone,

@@ -22,7 +22,7 @@ impl Engine {
                 List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
                     self.withdraw_sender(receiving, node)?;
                 }
-                // The node has left its list, and its thread died before it read the result.
+                // The node has left its list. If its thread died before it read the result, this call frees the node.
                 List::None if waiters::state(node) == State::Waiting => {
                     waiters::is_deserted(self.segment(), node, knows_threads);
                     continue;

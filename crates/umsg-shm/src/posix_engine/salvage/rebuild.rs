@@ -105,7 +105,7 @@ impl Salvage<'_> {
     pub(super) fn rebuild_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.next_position(both.sender());
-        // The one-priority word has only 48 bits for a position, so after the greatest position the ring starts at 0.
+        // The one-priority word has only 48 bits for a position, so a ring whose positions have reached 2^47 starts again at 0.
         let first = if sent >> 47 == 0 { sent } else { 0 };
         let mut free = 0;
         for (slot, cell) in self.cells() {

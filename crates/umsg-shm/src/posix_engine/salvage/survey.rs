@@ -41,7 +41,7 @@ impl Salvage<'_> {
         let can_be =
             |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
         let drained = receiver.drained_so_far();
-        // Other words also give the position: the published count of removed messages, plus the stored and the held messages.
+        // Other words also give the position of the first message: the published count of removed messages, plus the stored and the held messages.
         let removed = fixed.published.removed();
         let stored = receiver.stored_so_far();
         let held = receiver.held_so_far();
@@ -124,7 +124,8 @@ impl Salvage<'_> {
                 let _ = waiters::unsettle(node);
                 false
             }
-            // Death at the crash point ADMIT_ACCEPTED: the message is sent, even if it was not stored. The ring was drained before.
+            // Death at the crash point ADMIT_ACCEPTED: the message is sent, even if it was not stored yet. An admission first drains the ring, so the
+            // message follows all messages of the store.
             (List::Senders, State::Settled | State::DiedSettled) if slot != NO_SLOT => {
                 self.store(slot, self.greatest().saturating_add(1));
                 false

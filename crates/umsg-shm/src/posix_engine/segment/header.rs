@@ -5,7 +5,7 @@ use crate::repair::log::Damage;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::mem::offset_of;
 
-/// The identity of a segment.
+/// The header of a segment: its format, its attributes and its origin.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Header {

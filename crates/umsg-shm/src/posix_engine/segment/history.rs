@@ -31,7 +31,7 @@ pub enum Reason {
     Expired,
     /// The message was leased and returned as often as the queue allows.
     Undelivered,
-    /// The queue was full and dropped this message, its oldest one.
+    /// The queue was full, and dropped the message to make room for another message.
     Dropped,
 }
 
@@ -67,7 +67,7 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    /// Notes a delivery at `now`.
+    /// Notes a lease at `now`.
     pub(crate) fn note(&self, is_first: bool, now: u64) {
         if is_first {
             self.first.set(now);
@@ -75,7 +75,7 @@ impl Deliveries {
         self.last.set(now);
     }
 
-    /// Returns the times of the first and of the last delivery.
+    /// Returns the times of the first and of the last lease.
     pub(crate) fn times(&self) -> [u64; 2] {
         [self.first.get(), self.last.get()]
     }

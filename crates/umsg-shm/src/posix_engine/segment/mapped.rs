@@ -166,7 +166,7 @@ impl Segment {
         self.entry(layout.deliveries, slot as usize, layout.slots)
     }
 
-    /// Allocates memory for the delivery times of more than `usable` slots. Returns the number of slots whose times have memory after the call.
+    /// Allocates memory for the lease times of more than `usable` slots. Returns the number of slots whose times have memory after the call.
     pub(crate) fn populate_deliveries(&self, usable: u32) -> Result<u32, Fault> {
         let layout = self.layout();
         let region = (layout.deliveries, size_of::<Deliveries>(), layout.slots);

@@ -104,7 +104,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Returns the slot of the first message.
+    /// Returns the word with the slot of the first message.
     pub fn head(&self) -> &Guarded32 {
         &self.head
     }

@@ -27,7 +27,7 @@ pub(crate) const NOTICES: usize = 8;
 #[cfg(loom)]
 pub(crate) const NOTICES: usize = 2;
 
-/// A process's registration for a notification.
+/// The record of a process's registration for a notification.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Notice {

@@ -1,12 +1,12 @@
-//! The part of a segment that only a ring uses: the owner of the ring, and whether the ring takes messages. See `umsg::ring`.
+//! The part of a segment that only a ring uses: the owner of the ring, and whether the ring accepts messages. See `umsg::ring`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The ring takes no messages yet.
+/// The ring accepts no messages yet.
 pub const DISABLED: u32 = 1;
-/// The ring takes messages.
+/// The ring accepts messages.
 pub const ENABLED: u32 = 2;
-/// The ring takes no messages any more.
+/// The ring accepts no messages any more.
 pub const CLOSED: u32 = 3;
 
 /// The words that make a queue a ring. [`crate::posix_engine::owner`] lists the states.
@@ -23,9 +23,9 @@ pub struct Ownership {
     birth: AtomicU64,
     /// The number of messages that senders chose to drop because the ring had no room.
     dropped: AtomicU64,
-    /// The number of senders that have an identifier.
+    /// The number of identifiers that senders have got so far.
     senders: AtomicU32,
-    /// The number of descriptors that have an identifier.
+    /// The number of identifiers that descriptors have got so far.
     descriptors: AtomicU32,
     /// The random part of the name of the ring's poll FIFO.
     doorbell: AtomicU64,
@@ -85,7 +85,7 @@ impl Ownership {
         self.senders.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number of senders that have an identifier.
+    /// Returns the number of identifiers that senders have got so far.
     pub fn senders(&self) -> u32 {
         self.senders.load(Ordering::Relaxed)
     }
@@ -95,7 +95,7 @@ impl Ownership {
         self.descriptors.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number of descriptors that have an identifier.
+    /// Returns the number of identifiers that descriptors have got so far.
     pub fn descriptors(&self) -> u32 {
         self.descriptors.load(Ordering::Relaxed)
     }

@@ -56,9 +56,9 @@ pub struct Rules {
     /// The delays before a returned message is delivered again, in nanoseconds: first the delay after its first return, then the longest delay. Both
     /// values are 0 for no delay.
     retry_delay: [AtomicU64; 2],
-    /// The number of deliveries that pass lower priorities before a lower priority gets a turn; 0 for strict order.
+    /// The number of deliveries of the highest priority before a lower priority gets a turn; 0 for strict order.
     fair_priorities: AtomicU32,
-    /// 1 if deliveries and moves of messages are noted, otherwise 0.
+    /// 1 if the queue notes each message's deliveries, returns and moves in the message's trace, otherwise 0.
     trace_messages: AtomicU32,
 }
 
@@ -103,7 +103,7 @@ impl Rules {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub on_full: OnFull,
-    /// The age at which a message is dropped, in nanoseconds; 0 for never.
+    /// The age at which a message expires, in nanoseconds; 0 for never.
     pub time_to_live: u64,
     /// The number of returned leases after which a message is set aside; 0 for never.
     pub max_deliveries: u32,
@@ -118,9 +118,9 @@ pub struct Policy {
     /// The delays before a returned message is delivered again, in nanoseconds. The first value is the delay after the first return, which doubles
     /// with each further return. The second value is the longest delay. Both values are 0 for no delay.
     pub retry_delay: [u64; 2],
-    /// The number of deliveries that pass lower priorities before a lower priority gets a turn, at most [`MOST_PASSED`]; 0 for strict order.
+    /// The number of deliveries of the highest priority before a lower priority gets a turn, at most [`MOST_PASSED`]; 0 for strict order.
     pub fair_priorities: u32,
-    /// True if deliveries and moves of messages are noted.
+    /// True if the queue notes each message's deliveries, returns and moves in the message's trace.
     pub trace_messages: bool,
 }
 

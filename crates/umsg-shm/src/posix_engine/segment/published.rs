@@ -14,7 +14,7 @@ pub struct Published {
     pub(super) removed: AtomicU64,
     /// The number of bytes that have left the queue: `bytes sent - removed_bytes` bytes are queued.
     pub(super) removed_bytes: AtomicU64,
-    /// Notes that a sender has deferred the ring of the doorbell. Only calls on a polled queue use the word.
+    /// The note of a sender that has deferred the ring of the doorbell. Only calls on a polled queue use the word.
     pub(crate) deferred_ring: DeferredRing,
 }
 

@@ -49,7 +49,7 @@ pub struct ReceiverSide {
     // -- blocking and the store
     // The number of nodes that have memory.
     pub(super) nodes: Guarded32,
-    /// The last ticket of a waiter.
+    /// The last ticket that a waiter has got.
     pub(super) ticket: Guarded64,
     /// The sequence number of the message that entered the store last.
     pub(super) sequence: Guarded64,

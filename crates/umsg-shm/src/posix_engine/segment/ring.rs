@@ -63,7 +63,7 @@ impl<'a> Ring<'a> {
         cell.stamp.store(stamp(position), Ordering::Release);
     }
 
-    /// Writes an unused slot after the free slots. The slot becomes free when `freed` passes the position.
+    /// Writes the number of an unused slot into the ring, after the free slots. The slot becomes free when `freed` passes the position.
     #[inline(always)]
     pub(crate) fn write(&self, position: u64, slot: u32) {
         // Release: GONE. The store pairs with the fences in `recover::sender_side` and `seems_filled`. Other readers need only the value.

@@ -11,7 +11,7 @@
 
 use crate::sync::{Guarded32, Guarded64};
 
-/// The number of events in the record of a slot.
+/// The number of places for events in the record of a slot.
 const PLACES: usize = if cfg!(loom) { 4 } else { 15 };
 /// The maximum number of events that a reader gets. The reader gets the last events.
 pub const MOST_EVENTS: usize = PLACES - 2;
@@ -146,18 +146,18 @@ impl Trace {
         &self.events[n as usize % PLACES]
     }
 
-    /// Returns the number of the first event that a reader gets from a full record.
+    /// Returns the number of the oldest event that a reader gets. The events of a message are numbered from 0.
     fn first(&self) -> u32 {
         self.noted.saturating_sub(MOST_EVENTS as u32)
     }
 
-    /// Returns the number of the first event in the record. A reader gets only the later events.
+    /// Returns the number of the oldest event that a copy of the trace contains: the copy has one event more than a reader gets.
     fn first_kept(&self) -> u32 {
         self.first().saturating_sub(1)
     }
 
-    /// Returns the number of older events that are unknown. If a place has no event, all events before it are unknown, too. Such places occur if the
-    /// count of events is forged. In a copy, the place of the oldest event may be empty.
+    /// Returns how many of the message's first events are unknown. If a place has no event, all events before it are unknown, too. Such places occur
+    /// if the count of events is forged. In a copy, the place of the oldest event may be empty.
     pub fn forgotten(&self) -> u32 {
         let mut places = (self.first()..self.noted).rev();
         let empty = places.find(|n| self.event(*n).kind == TraceKind::None);
@@ -189,7 +189,7 @@ impl TraceRecord {
         self.noted.set(0);
     }
 
-    /// Removes the last event if `event` is the same step.
+    /// Removes the last event if it notes the same step as `event`.
     pub(crate) fn take_back(&self, event: &TraceEvent) {
         let noted = self.noted.get();
         let Some(last) = noted.checked_sub(1) else {
@@ -208,7 +208,7 @@ impl TraceRecord {
         place.what.set(event.what());
     }
 
-    /// Counts the event that was written.
+    /// Counts the event that [`write_next`](Self::write_next) has written, and thereby adds it to the trace.
     pub(crate) fn count(&self) {
         // After 2^32 events, the number is 0, and the trace is empty.
         self.noted.set(self.noted.get().wrapping_add(1));

@@ -54,7 +54,8 @@ impl WaitFlags {
 
     /// Ends the turn. The caller is the receiver, which then checks for messages.
     pub(crate) fn silence(&self) {
-        // Relaxed: a sender that reads the silent word does nothing. If a sender has read the armed word before, the sender rings without effect.
+        // Relaxed: a sender that reads the word without its low bits does nothing. If a sender has read the armed word before, the sender rings
+        // without effect.
         self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 

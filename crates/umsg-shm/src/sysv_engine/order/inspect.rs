@@ -66,7 +66,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         let roots = self.store.kinds();
         let position = roots.position.get();
         if cursor == removed {
-            // The first message is found without a cursor.
+            // The removal of the first message clears the cursor: without a cursor, a search begins at the first message.
             let next = if position == 0 { 0 } else { place.next.get() };
             roots.cursor.set(next);
         } else if place.sequence.get() < self.store.place(cursor)?.sequence.get() {

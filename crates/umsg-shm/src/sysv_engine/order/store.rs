@@ -24,7 +24,7 @@ pub trait TypeIndexStore {
 #[repr(C)]
 #[derive(Default)]
 pub struct Place {
-    /// The number of the message, which ascends with arrival.
+    /// The sequence number of the message, which ascends with arrival.
     pub(super) sequence: Guarded64,
     /// The link to the next message of the same type.
     pub(super) next_of_kind: Guarded32,
@@ -100,13 +100,13 @@ pub struct TypeRoots {
 }
 
 impl Place {
-    /// Returns the number of the message.
+    /// Returns the sequence number of the message.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence.get()
     }
 
-    /// Gives the message a number, while it is not in the order.
+    /// Sets the sequence number of a message that is not in the order.
     #[inline(always)]
     pub(crate) fn set_sequence(&self, _: ReceiverHeld<'_>, sequence: u64) {
         self.sequence.set(sequence);

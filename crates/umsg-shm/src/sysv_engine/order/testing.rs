@@ -15,7 +15,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Makes a store for that number of messages.
+    /// Makes a store for `places` messages.
     pub(crate) fn new(places: usize) -> Records {
         Records {
             places: (0..places).map(|_| Place::default()).collect(),

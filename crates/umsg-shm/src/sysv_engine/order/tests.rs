@@ -234,7 +234,7 @@ proptest! {
             }
         }
         order.clear(ReceiverHeld::in_test()).unwrap();
-        // A repair keeps the seed and the number of usable records. A forged number has no effect beyond a wrong number.
+        // A repair keeps the number of usable records, which the steps above may have forged. So the test resets this number.
         records.roots.usable.set(0);
         let (mut model, mut sender) = (Model::default(), Sender::new(40));
         for mtype in 1..20 {

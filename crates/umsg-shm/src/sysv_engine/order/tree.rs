@@ -13,7 +13,7 @@ use crate::sync::Guarded32;
 const DEPTH: usize = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
-    /// Returns the lowest type of a subtree that has messages.
+    /// Returns the lowest type with messages in a subtree.
     #[inline]
     pub(super) fn lowest(&self, subtree: &'a Guarded32) -> Result<Option<&'a Kind>, Fault> {
         let mut at = subtree;
@@ -63,7 +63,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         kind.first.get() != NONE
     }
 
-    /// Returns the first message of a type other than `mtype`.
+    /// Returns the oldest message whose type is not `mtype`.
     pub(super) fn first_except(&self, mtype: i64) -> Result<Option<u32>, Fault> {
         let roots = self.store.kinds();
         let Some(slot) = target(&roots.head) else {

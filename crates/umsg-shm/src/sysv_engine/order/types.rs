@@ -1,4 +1,4 @@
-//! The life of the records of types.
+//! The creation and the removal of the records of types.
 //!
 //! ```text
 //! unused --create--> in the tree, without messages --push_back--> in the tree, with messages

@@ -51,8 +51,8 @@ pub fn take(file: BorrowedFd<'_>) -> Result<bool, AttachError> {
 }
 
 /// Removes the queue that a summary of the file describes, as [`write_removed`] does. Returns false if that queue is already removed: the segment may
-/// hold another queue by now. The function maps a page. If there is no address space for this page, the function instead removes any queue that the
-/// segment holds, for ever.
+/// hold another queue by now. The function maps a page. If there is no address space for this page, the function instead calls [`write_removed`],
+/// which removes, for ever, whichever queue the segment holds now.
 pub fn remove_unmapped(file: BorrowedFd<'_>, summary: &Summary) -> Result<bool, AttachError> {
     let generation = summary.tenure().generation;
     match View::map(file) {

@@ -77,7 +77,7 @@ impl Cell {
         self.state.get() & QUEUED != 0
     }
 
-    /// Begins a new message, which is queued and never came back.
+    /// Marks the message in the cell as queued and never returned.
     #[inline(always)]
     pub(crate) fn begin(&self) {
         self.state.set(QUEUED);
