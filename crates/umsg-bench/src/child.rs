@@ -1,4 +1,4 @@
-//! Processes that take part in a round, with a deadline.
+//! Child processes that work for one round, and must end by a deadline.
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
@@ -68,8 +68,8 @@ impl Child {
         work: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let parent = std::process::id();
-        // SAFETY: the process has one thread, so the child may do everything. A test process has several threads, but the children of tests take no
-        // lock of the standard library.
+        // SAFETY: the process has one thread, so the child may call any function. A test process has several threads, but the children of tests take
+        // no lock of the standard library.
         let id = match unsafe { libc::fork() } {
             -1 => return Err(Failure::system("fork")),
             0 => {

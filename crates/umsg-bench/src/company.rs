@@ -19,7 +19,7 @@ pub struct Company {
     began: u64,
     /// The seconds that the CPUs were busy, summed over all CPUs.
     busy: f64,
-    /// The seconds that the hypervisor gave to other machines, summed over all CPUs.
+    /// The seconds that the hypervisor gave to other virtual machines, summed over all CPUs.
     stolen: f64,
     /// The CPU seconds of this process and of its children that have ended.
     ours: f64,
@@ -56,7 +56,7 @@ pub struct Load {
     pub seconds: f64,
     /// The average number of CPUs that other processes took.
     pub others: f64,
-    /// The average number of CPUs that the hypervisor gave to other machines.
+    /// The average number of CPUs that the hypervisor gave to other virtual machines.
     pub stolen: f64,
 }
 

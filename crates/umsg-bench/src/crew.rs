@@ -5,7 +5,7 @@
 //!                         and one that sleeps, reads clock and counts twice, and says stop
 //! ```
 //!
-//! The measurement lies between the two readings of the clock, so it excludes the start and the end of the threads.
+//! The measured time lies between two readings of the clock while all threads work, so it excludes the start and the end of the threads.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub fn anywhere(threads: usize, cpus: &[usize]) -> Seats {
 
 /// The result of a round.
 pub struct Yield {
-    /// The counts of the threads.
+    /// The number of operations that all threads counted together.
     pub count: u64,
     /// The time of the round, in nanoseconds.
     pub elapsed: u64,
@@ -55,7 +55,7 @@ pub struct Yield {
 }
 
 impl Yield {
-    /// Returns the rate, in thousands a second.
+    /// Returns the rate of all threads together, in thousands of operations a second.
     pub fn rate(&self) -> f64 {
         self.count as f64 / self.elapsed as f64 * 1e6
     }
@@ -71,7 +71,7 @@ impl Yield {
 #[derive(Default)]
 struct Tally(AtomicU64);
 
-/// The state of a thread of the crew.
+/// A thread of the crew: its index, its count, and the flag that ends the round.
 pub struct Member<'a> {
     /// The index of the thread, from 0 up.
     pub index: usize,
@@ -96,7 +96,8 @@ impl Member<'_> {
     }
 }
 
-/// Runs one thread for each seat, in a separate process, for a warm-up and then for the budget. `work` must return soon after the round is over.
+/// Runs one thread for each seat, in a separate process: first for a warm-up, and then for the time `budget`. `work` must return soon after the round
+/// is over.
 ///
 /// # Errors
 /// Fails if a thread fails, or if the process has not ended at the deadline. The process is then killed.

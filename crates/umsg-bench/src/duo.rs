@@ -1,4 +1,4 @@
-//! Two processes that start together, with a deadline.
+//! Two processes that begin their work together, and must end by a deadline.
 
 use std::hint;
 

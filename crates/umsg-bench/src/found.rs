@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::company::Load;
 use crate::row::Row;
 
-/// The findings of one suite.
+/// The results of one suite.
 #[derive(Debug, Default)]
 pub struct Found {
     pub rows: Vec<Row>,
@@ -14,7 +14,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Marks figures as doubtful if the rounds differ, or other processes disturb the machine.
+    /// Marks a row's figures as doubtful if its rounds differ too much, or if other programs took much CPU time during the suite.
     pub fn settle(&mut self, load: &Load) {
         let settle = |row: Row| match load.is_loud() && !row.rounds.umsg.is_single() {
             true => row.disbelieve(load.describe().unwrap_or_default()),
@@ -39,7 +39,8 @@ impl From<Vec<Row>> for Found {
     }
 }
 
-/// The times of the messages of one variant, measured at one end, over all rounds.
+/// The latencies of the messages of one variant over all rounds, measured at one end. They are the duration of the sender's post, or the time from
+/// the post until the message is received.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
     /// The kind of the sender and the receiver: "threads" or "processes".
@@ -54,7 +55,7 @@ pub struct Latencies {
     pub sent: u64,
     /// The number of messages that the cadence required.
     pub expected: u64,
-    /// Pairs of a percentile and the nanoseconds within which this share of the messages arrived.
+    /// Pairs of a percentile, and the latency in nanoseconds that this share of the messages did not exceed.
     pub percentiles: Vec<(f64, u64)>,
 }
 

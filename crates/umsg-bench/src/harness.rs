@@ -20,7 +20,7 @@ use crate::suite::Suite;
 
 /// The requested options, and the permissions that the machine grants.
 pub struct Plan {
-    /// Rounds to take medians over.
+    /// The number of rounds, over which medians are taken.
     pub rounds: u32,
     /// True to measure the slow cases fewer times.
     pub quick: bool,
@@ -39,7 +39,7 @@ pub struct Plan {
     pub cpus: Cpus,
     /// True if the measurement has precedence over other processes, at nice -20.
     pub hurried: bool,
-    /// The depth that the kernel allows this process.
+    /// The means to find the depth that the kernel allows this process.
     pub allowance: Allowance,
     /// A directory for the files of peers. The supervisor removes it.
     pub scratch: Scratch,
@@ -167,7 +167,7 @@ impl<T> Side<T> {
     }
 }
 
-/// One figure over the rounds; empty if it was not measured.
+/// The values of one figure in all rounds; empty if the figure was not measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Samples(#[serde(serialize_with = "rounded_all")] pub Vec<f64>);
 

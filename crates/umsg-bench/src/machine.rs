@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub struct Cpus {
     /// The CPU for work that runs alone.
     pub first: usize,
-    /// The CPU of the other process, on another core if possible.
+    /// The CPU for the second of two processes, on another core if possible.
     pub second: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl Cpus {
         Ok([self.first, second])
     }
 
-    /// Chooses two CPUs. The first is the last CPU that this process may use, as in the kernel's own test. The second is on another core if the
+    /// Chooses two CPUs. The first is the last CPU that this process may use, as in the kernel's mq_perf_tests. The second is on another core if the
     /// machine has several cores.
     pub fn choose() -> Result<Self, Failure> {
         let allowed = allowed()?;
@@ -71,8 +71,9 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
     }
 }
 
-/// Gives the calling process and its children the highest nice priority, as the published test does. Returns whether the system permits the priority.
-/// With autogroup, the scheduler first shares the CPU among sessions, so the process also begins its own session and raises the session's priority.
+/// Gives the calling process and its children the highest nice priority, as the kernel's mq_perf_tests does. Returns whether the system permits the
+/// priority. With autogroup, the scheduler first shares the CPU among sessions, so the process also begins its own session and raises the session's
+/// priority.
 pub fn hurry() -> bool {
     // SAFETY: neither call touches memory. If this process already leads a session, setsid fails without an effect. 0 is the calling process.
     let hurried = unsafe {

@@ -23,7 +23,7 @@ pub struct Only {
 }
 
 impl Only {
-    /// Checks that single rows of these suites can be measured.
+    /// Returns the selection for `--only`. Fails if there is a pattern, and one of the suites can't measure single rows.
     pub fn of(pattern: Option<&str>, suites: &[Suite]) -> Result<Only, Failure> {
         let whole = suites.iter().find(|suite| !SUITES.contains(suite));
         match (pattern, whole) {

@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::harness::Samples;
 use crate::stats;
 
-/// The largest spread of the middle half of a side's rounds, in percent of their median. With a larger spread, the median is not used.
+/// The largest spread of the middle half of a side's rounds, in percent of their median. With a larger spread, the figures of the row are doubtful.
 pub const MOST_SPREAD: f64 = 25.0;
 
-/// The better direction of a value.
+/// Whether less or more of a figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -95,7 +95,7 @@ pub struct Rounds {
     pub kernel: Samples,
 }
 
-/// One row.
+/// A row of a suite's results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     pub suite: String,
@@ -109,7 +109,7 @@ pub struct Row {
     /// The factor by which umsg is better: above 1, umsg is better.
     #[serde(serialize_with = "rounded_option")]
     pub ratio: Option<f64>,
-    /// True if the figures are larger than the noise. Otherwise `doubts` holds the reasons.
+    /// False if there is a doubt about the figures: `doubts` then holds the reasons.
     pub resolved: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
@@ -155,7 +155,7 @@ impl Row {
         }
     }
 
-    /// Adds a column. A figure that was not taken stays empty.
+    /// Adds a column. If its figure was not measured, the cell is empty.
     pub fn column(mut self, key: &'static str, value: Option<f64>) -> Self {
         self.columns.push(key, value);
         self

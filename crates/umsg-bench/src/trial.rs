@@ -49,7 +49,7 @@ pub struct Trial {
     cpus: Vec<usize>,
 }
 
-/// The state of a running case.
+/// The time and the CPUs that a running case may use.
 pub struct Setting {
     pub budget: Duration,
     /// One or two CPUs.

@@ -392,7 +392,7 @@ fn table(states: &[State]) -> String {
     text
 }
 
-/// Prints text. A reader that has gone is no error.
+/// Prints text to standard output. If the reader of the pipe has ended, this is no error.
 fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -337,7 +337,7 @@ struct Explain {
 }
 
 impl Explain {
-    /// Names the setting that caused an error.
+    /// Returns the text of an error, with the setting that caused the error.
     fn refusal(&self, event: &str) -> String {
         let (identity, urls) = (self.identity, &self.urls);
         let small = event.to_ascii_lowercase();

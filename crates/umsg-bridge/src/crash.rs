@@ -21,7 +21,7 @@ umsg_carry::points! {
     /// Room is reserved, and nothing is committed: the room is free again, and the server delivers the message again.
     IMPORT_RESERVED;
     /// The message is in the queue, which has a record of the message's arrival: the next bridge finds the record and does not place the message
-    /// again. Ends without arrival records (System V, ring, kernel): the message is placed once more.
+    /// again. A queue without arrival records (System V, ring, kernel) gets the message once more.
     IMPORT_PLACED;
     /// The message is also in the window's file: the next bridge recognises the redelivery.
     IMPORT_NOTED;

@@ -39,8 +39,8 @@ impl Copy {
 }
 
 impl Unconsumed {
-    /// Begins with the messages in the queue, which an earlier bridge has placed. `early` are the numbers in the window: for the given time, the
-    /// server may deliver any of these messages again, even a consumed one.
+    /// Makes the list from the messages in the queue, which an earlier bridge has placed. `early` are the numbers of the messages in the window: for
+    /// the given time, the server may deliver any of these messages again, even a consumed one.
     ///
     /// # Errors
     /// The error is the sentence of the library.
@@ -60,7 +60,7 @@ impl Unconsumed {
         Ok(unconsumed)
     }
 
-    /// Renews the set of held messages from the queue. The old set also has the messages that were acknowledged since the last call.
+    /// Renews the set of held messages from the queue, so that it loses the messages that were acknowledged since the last call.
     ///
     /// # Errors
     /// The error is the sentence of the library.
@@ -94,7 +94,7 @@ impl Unconsumed {
         self.messages.insert((number, sequence), copy);
     }
 
-    /// Returns the number of messages.
+    /// Returns the number of unacknowledged messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.messages.len()

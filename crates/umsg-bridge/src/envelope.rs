@@ -18,7 +18,8 @@ pub fn wrap(reply_to: &str, message: &[u8]) -> Bytes {
 /// The maximum length of a subject, in bytes. A server ends the connection at a line that is longer than `max_control_line`, 4,096 bytes by default.
 const LONGEST: usize = 1024;
 
-/// Takes the subject from a message. The subject must be `below` or a subject under `below`: a local process must not reach other subjects.
+/// Splits a message into its subject and its contents. The subject must be `below` or a subject under `below`: a local process must not reach other
+/// subjects.
 ///
 /// # Errors
 /// The error is a sentence that names the fault of the envelope.

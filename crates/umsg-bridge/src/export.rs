@@ -28,7 +28,7 @@ use umsg::posix;
 pub const REFUSED: Duration = Duration::from_secs(30);
 /// The interval at which the bridge checks states that don't report their changes.
 const TICK: Duration = Duration::from_secs(1);
-/// The time that unacknowledged publishes get when the bridge ends.
+/// The maximum time to wait for unacknowledged publishes when the bridge ends.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Runs an export until the process stops it.
@@ -311,7 +311,8 @@ impl Work<'_> {
         }
     }
 
-    /// Moves a message that the stream can never take to the dead-letter queue. Without such a queue, the message waits in its own queue.
+    /// Moves a message that the stream can never take to the dead-letter queue, if `on_reject` says so. Otherwise, the message waits in its own
+    /// queue.
     fn reject(&self, taken: Taken, why: &str) {
         self.board.count(|state| state.rejected += 1);
         let fields: [(&str, &dyn std::fmt::Display); 2] = [("error", &why), ("id", &taken.id)];

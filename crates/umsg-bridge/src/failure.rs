@@ -13,7 +13,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the sentence.
+    /// Returns the sentence that describes the error.
     #[must_use]
     pub fn why(&self) -> &str {
         match self {

@@ -155,7 +155,7 @@ impl Flights {
         }
     }
 
-    /// Takes the publishes whose time has passed. Acknowledgements that come later are ignored.
+    /// Removes and returns the publishes whose time-out has passed. Acknowledgements that come later are ignored.
     pub fn take_late(&mut self) -> Vec<Landed> {
         let mut landed = Vec::new();
         while let Some(Some(flight)) = self.entries.front() {

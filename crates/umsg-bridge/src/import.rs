@@ -12,7 +12,7 @@
 //! A bridge that is asked to stop makes no new pull. It places the messages of its last pulls, and returns the messages without room to the stream.
 //!
 //! The store that commits a message also leaves an arrival record in the queue. A bridge may die before it notes the message in the window: the next
-//! bridge finds the record, and recognises the redelivery. The record ends when the window's file has the sequence.
+//! bridge finds the record, and recognises the redelivery. The bridge removes the record once the window's file has the sequence.
 
 mod place;
 

@@ -81,7 +81,7 @@ impl Pulls {
         Ok(())
     }
 
-    /// Forgets all requests, because the server has forgotten the requests of the last connection.
+    /// Forgets all requests, because the server has forgotten the requests of the previous connection.
     pub fn forget(&mut self) {
         self.requests.clear();
     }

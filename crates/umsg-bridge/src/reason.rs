@@ -11,7 +11,7 @@ use tracing::{Event, Metadata, Subscriber};
 const CONNECTOR: &str = "async_nats::connector";
 
 thread_local! {
-    /// The reason of this thread's last failure. Each bridge connects in its own thread.
+    /// The reason of the last failed connection of this thread. Each bridge connects in its own thread.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -21,7 +21,7 @@ pub fn listen() {
     let _ = tracing::subscriber::set_global_default(Reasons);
 }
 
-/// Returns the reason of this thread's last failure, and clears it.
+/// Returns the reason of the last failed connection of this thread, and clears it.
 #[must_use]
 pub fn take() -> Option<String> {
     LAST.with_borrow_mut(Option::take)

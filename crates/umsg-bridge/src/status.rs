@@ -29,7 +29,7 @@ pub struct State {
     pub state: String,
     /// The last error; empty if the bridge has recovered since.
     pub error: String,
-    /// True while there is a connection.
+    /// True while the bridge is connected to a server.
     pub connected: bool,
     /// The number of messages that reached the destination.
     pub messages: u64,
@@ -37,9 +37,9 @@ pub struct State {
     pub bytes: u64,
     /// The number of repeated messages that were recognised: by JetStream for an export, by the window for an import.
     pub duplicates: u64,
-    /// The number of repeated attempts.
+    /// The number of repeated attempts to publish a message, to pull messages, or to start the bridge.
     pub retries: u64,
-    /// The number of rejections of messages that could not be placed. Each attempt is counted.
+    /// The number of rejections of messages that the destination can never take. Each attempt is counted.
     pub rejected: u64,
     /// The number of messages that were moved to the dead-letter queue.
     pub dead_lettered: u64,

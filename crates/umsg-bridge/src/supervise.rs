@@ -20,7 +20,7 @@ use umsg::Namespace;
 
 /// The maximum pause between two attempts of a bridge.
 const LONGEST: Duration = Duration::from_secs(2);
-/// The time that a bridge has to end.
+/// The maximum time that a bridge may take to end.
 const END: Duration = Duration::from_secs(8);
 /// The interval at which the main thread checks the bridges' threads.
 const LOOK: Duration = Duration::from_secs(1);
@@ -413,7 +413,8 @@ async fn renew_secrets(secrets: &mut watch::Receiver<u64>, scene: &Scene) {
     std::future::pending().await
 }
 
-/// Returns some seconds after the request to stop. Ends a bridge that does not stop by itself, for example because it waits for the server.
+/// Returns some seconds after the request to stop. The caller then ends a bridge that did not stop by itself, for example because it waits for the
+/// server.
 async fn stopped_and_settled(stop: &watch::Receiver<bool>) {
     let mut stop = stop.clone();
     let _ = stop.wait_for(|stop| *stop).await;

@@ -1,7 +1,7 @@
 //! The window in which repeated messages are recognised: the last sequences that were placed in the queue. Its file lies in the state directory.
 //!
-//! The sequence recognises a redelivery. The message's name, which an export gave it, recognises a message that the stream stores twice. When a
-//! stream's server is killed, the stream forgets the names of acknowledged messages, and takes a repeated publish for a new message.
+//! The window recognises a redelivery by its sequence. It recognises a message that the stream stores twice by the name that an export gave the
+//! message. When a stream's server is killed, the stream forgets the names of acknowledged messages, and takes a repeated publish for a new message.
 //!
 //! The entry of a sequence is at index `sequence % capacity`. So one write stores the entries of messages that came together, and one read of memory
 //! finds an entry. A note is in memory first, and in the file after [`Window::flush`] at the latest. Until the file has the sequence of a noted
@@ -119,8 +119,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Opens the file. Begins a new file if there is none, or if the file belongs to another stream or another queue. If the capacity has changed,
-    /// the newest sequences that fit remain.
+    /// Opens the window's file. Makes a new file if there is none, or if the file belongs to another stream or another queue. If the capacity has
+    /// changed, the newest sequences that fit remain.
     ///
     /// # Errors
     /// The errors of the file.
@@ -287,7 +287,7 @@ fn lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The contents of a file.
+/// The contents of a window's file.
 #[derive(Debug, Default)]
 struct Layout {
     entries: Vec<Entry>,
@@ -323,8 +323,9 @@ impl Layout {
         (self.entries.len(), self.kept.len()) == (capacity, most_kept)
     }
 
-    /// Takes the entries of another layout. Each entry goes to the index of its sequence if the index is free: first the entries that were not kept,
-    /// then the kept ones, both from the newest to the oldest. The remaining entries become kept entries, those that were kept before first.
+    /// Copies the entries of another layout. Entries that are not kept entries there come first, and newer entries come before older ones. An entry
+    /// goes to the index of its sequence if no earlier entry has that index. The other entries become kept entries, those that were kept entries
+    /// before first.
     fn take(&mut self, other: &Layout) {
         let newest_first = |entries: &[Entry]| {
             let used = entries.iter().filter(|entry| entry.is_used());

@@ -148,7 +148,7 @@ fn back_pressure_passes_a_full_stream_to_the_sender() {
         let now = out.attributes();
         now.messages + now.leased
     };
-    // Two messages are in the last queue and four in the stream. The first queue has the rest.
+    // Two messages are in the queue of the import, and four in the stream. The queue of the export has the rest.
     wait_for(
         "full path",
         || into.attributes().messages == 2 && held() == MESSAGES as usize - 6,

@@ -1,4 +1,4 @@
-//! Tests bridges that end in order, and bridges that are stopped for a while: where their messages are afterwards.
+//! Tests bridges that end after SIGTERM, and bridges that are stopped for a while: where their messages are afterwards.
 
 mod support;
 

@@ -657,7 +657,7 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
  *
  * If the process dies:
- * Before the call returns, some of the first messages were sent, each of them complete.
+ * Before the call returns, none, some or all of the messages were sent, from the first one on. Each sent message is complete.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_send_batch(3)
@@ -718,11 +718,11 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
  * (umsg_mq_reserve(3)) can no longer be committed. A poller finds the closed queue writable, and at the end of the
  * stream also readable. A process that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
  *
- * The queue stays closed until umsg_mq_reopen_send(3) opens it. send_closed of umsg_mq_status(3) tells whether it is closed.
+ * The queue stays closed for sending until umsg_mq_reopen_send(3) opens it again. send_closed of umsg_mq_status(3) tells whether it is closed.
  *
  * Return value:
- * On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
- * error.
+ * On success, the call returns 1 if the queue was open for sending, and 0 if it was already closed for sending. On error, -1 is returned, and errno
+ * is set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
@@ -730,8 +730,8 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  *
  * If the process dies:
- * Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
- * end within a tenth of a second.
+ * Before the call returns, the queue is either closed or open for sending. If the queue is closed for sending, waiters that were not woken notice
+ * this within a tenth of a second.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_reopen_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -744,13 +744,14 @@ int umsg_mq_close_send(umsg_mqd_t mqdes);
  * Undoes umsg_mq_close_send(3). A receiver that got EPIPE is not notified; its next call waits for messages.
  *
  * Return value:
- * On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
+ * On success, the call returns 1 if the queue was closed for sending, and 0 if it was already open for sending. On error, -1 is returned, and errno
+ * is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_close_send(3).
  *
  * If the process dies:
- * Before the call returns, the queue is either closed or open.
+ * Before the call returns, the queue is either closed or open for sending.
  *
  * See also:
  * umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -786,7 +787,7 @@ int umsg_mq_begin_to_produce(umsg_mqd_t mqdes);
 /*
  * Ends one count of the calling process as a producer of a queue.
  *
- * Undoes one call of umsg_mq_begin_to_produce(3). The queue is closed for sending when the last producer ends.
+ * Undoes one call of umsg_mq_begin_to_produce(3). If the call ends the queue's last producer, the queue is closed for sending.
  *
  * Return value:
  * On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to
@@ -1040,9 +1041,9 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
 /*
  * Lets a lease end by itself after some time.
  *
- * time is relative to the call. After that time the message goes back to its old place, even if the holder still reads the
- * message; the holder's umsg_mq_acknowledge(3) then fails. The next call on the queue that finds it empty or full, or receives while other
- * leases exist, returns the message. A blocked call checks ten times a second. A further call sets another limit.
+ * time is relative to the call. After that time the message goes back to its old place, even if the holder still reads the message; the holder's
+ * umsg_mq_acknowledge(3) then fails. The next call on the queue that finds it empty or full, or receives while other leases exist, returns the
+ * message. A blocked call checks ten times a second. A later call of this function replaces the limit.
  *
  * Return value:
  * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
@@ -1149,7 +1150,7 @@ struct umsg_mq_redrive {
  * - ESTALE: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
  *
  * If the process dies:
- * The message goes back to its old place.
+ * The lease ends, and the message goes back to its old place in the queue.
  *
  * See also:
  * umsg_mq_dead_letter(3), umsg_mq_lease(3), umsg_mq_redrive(3)
@@ -1736,8 +1737,8 @@ struct umsg_msg_options {
 /*
  * Finds the System V queue of a key, or creates one, with options that System V does not have.
  *
- * key and msgflg are those of umsg_msgget(3). options may be NULL, for the defaults. If the queue exists and differs from a member that is
- * not 0, the call fails.
+ * key and msgflg are those of umsg_msgget(3). options may be NULL, for the defaults. If the queue exists and has another value of a member
+ * that is not 0, the call fails.
  *
  * Return value:
  * On success, the call returns the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 is returned, and errno is set
@@ -1749,8 +1750,8 @@ struct umsg_msg_options {
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EACCES: the queue exists, and the caller may not open it.
  * - EFAULT: options is at an address that can't be read.
- * - EINVAL: size is not the size of any version of the structure; flags has a bit that this version of the library does not know;
- *   reserved is not 0; or the queue exists and differs.
+ * - EINVAL: size is not the size of any version of the structure; flags has a bit that this version of the library does not know; reserved
+ *   is not 0; or the queue exists and has other options.
  *
  * If the process dies:
  * The same as for umsg_msgget(3).
@@ -1890,11 +1891,11 @@ int umsg_msg_timedsend_after(int msqid,
  * msgsnd(2) and msgrcv(2) of a program under umsg run ignore that a queue is closed, because the kernel's calls have no error for a closed
  * queue: msgsnd sends, and msgrcv waits.
  *
- * The queue stays closed until umsg_msg_reopen_send(3) opens it. send_closed of umsg_msg_status(3) tells whether it is closed.
+ * The queue stays closed for sending until umsg_msg_reopen_send(3) opens it again. send_closed of umsg_msg_status(3) tells whether it is closed.
  *
  * Return value:
- * On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
- * error.
+ * On success, the call returns 1 if the queue was open for sending, and 0 if it was already closed for sending. On error, -1 is returned, and errno
+ * is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
@@ -1904,8 +1905,8 @@ int umsg_msg_timedsend_after(int msqid,
  * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  *
  * If the process dies:
- * Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
- * end within a tenth of a second.
+ * Before the call returns, the queue is either closed or open for sending. If the queue is closed for sending, waiters that were not woken notice
+ * this within a tenth of a second.
  *
  * See also:
  * umsg_msg_begin_to_produce(3), umsg_msg_reopen_send(3), umsg_msg_status(3), umsg_msgrcv(3), umsg_msgsnd(3)
@@ -1918,13 +1919,14 @@ int umsg_msg_close_send(int msqid);
  * Undoes umsg_msg_close_send(3). A receiver that got EPIPE is not notified; its next call waits for messages.
  *
  * Return value:
- * On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
+ * On success, the call returns 1 if the queue was closed for sending, and 0 if it was already open for sending. On error, -1 is returned, and errno
+ * is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msg_close_send(3).
  *
  * If the process dies:
- * Before the call returns, the queue is either closed or open.
+ * Before the call returns, the queue is either closed or open for sending.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
@@ -1959,7 +1961,7 @@ int umsg_msg_begin_to_produce(int msqid);
 /*
  * Ends one count of the calling process as a producer of a System V queue.
  *
- * Undoes one call of umsg_msg_begin_to_produce(3). The queue is closed for sending when the last producer ends.
+ * Undoes one call of umsg_msg_begin_to_produce(3). If the call ends the queue's last producer, the queue is closed for sending.
  *
  * Return value:
  * On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to
@@ -2341,9 +2343,9 @@ int umsg_msg_return_after(struct umsg_msg_lease *lease, uint64_t delay);
 /*
  * Lets a lease of a message of a System V queue end by itself after some time.
  *
- * time is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still
- * reads the message; the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message.
- * A blocked call checks ten times a second. A further call sets another limit.
+ * time is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still reads the message;
+ * the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message. A blocked call checks ten times a
+ * second. A later call of this function replaces the limit.
  *
  * Return value:
  * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.

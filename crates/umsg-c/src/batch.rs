@@ -90,7 +90,7 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
 ///
 /// # If the process dies
-/// Before the call returns, some of the first messages were sent, each of them complete.
+/// Before the call returns, none, some or all of the messages were sent, from the first one on. Each sent message is complete.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_send_batch(3)

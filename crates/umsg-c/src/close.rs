@@ -12,11 +12,11 @@ use crate::handle::{self, umsg_mqd_t};
 /// (umsg_mq_reserve(3)) can no longer be committed. A poller finds the closed queue writable, and at the end of the
 /// stream also readable. A process that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
 ///
-/// The queue stays closed until umsg_mq_reopen_send(3) opens it. `send_closed` of umsg_mq_status(3) tells whether it is closed.
+/// The queue stays closed for sending until umsg_mq_reopen_send(3) opens it again. `send_closed` of umsg_mq_status(3) tells whether it is closed.
 ///
 /// # Return value
-/// On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
-/// error.
+/// On success, the call returns 1 if the queue was open for sending, and 0 if it was already closed for sending. On error, -1 is returned, and errno
+/// is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
@@ -24,8 +24,8 @@ use crate::handle::{self, umsg_mqd_t};
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 ///
 /// # If the process dies
-/// Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
-/// end within a tenth of a second.
+/// Before the call returns, the queue is either closed or open for sending. If the queue is closed for sending, waiters that were not woken notice
+/// this within a tenth of a second.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_reopen_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -40,13 +40,14 @@ pub extern "C" fn umsg_mq_close_send(mqdes: umsg_mqd_t) -> c_int {
 /// Undoes umsg_mq_close_send(3). A receiver that got `EPIPE` is not notified; its next call waits for messages.
 ///
 /// # Return value
-/// On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
+/// On success, the call returns 1 if the queue was closed for sending, and 0 if it was already open for sending. On error, -1 is returned, and errno
+/// is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_close_send(3).
 ///
 /// # If the process dies
-/// Before the call returns, the queue is either closed or open.
+/// Before the call returns, the queue is either closed or open for sending.
 ///
 /// # See also
 /// umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -89,7 +90,7 @@ pub extern "C" fn umsg_mq_begin_to_produce(mqdes: umsg_mqd_t) -> c_int {
 
 /// Ends one count of the calling process as a producer of a queue.
 ///
-/// Undoes one call of umsg_mq_begin_to_produce(3). The queue is closed for sending when the last producer ends.
+/// Undoes one call of umsg_mq_begin_to_produce(3). If the call ends the queue's last producer, the queue is closed for sending.
 ///
 /// # Return value
 /// On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to

@@ -99,7 +99,7 @@ const MOST: size_t = 4096;
 /// - `ESTALE`: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
 ///
 /// # If the process dies
-/// The message goes back to its old place.
+/// The lease ends, and the message goes back to its old place in the queue.
 ///
 /// # See also
 /// umsg_mq_dead_letter(3), umsg_mq_lease(3), umsg_mq_redrive(3)

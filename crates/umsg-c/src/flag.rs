@@ -23,7 +23,7 @@ impl Flag {
     /// Creates a flag.
     ///
     /// # Errors
-    /// If there is no memory for the flag.
+    /// Fails if there is no memory for the flag.
     pub(crate) fn new(value: bool) -> io::Result<Flag> {
         let flag = match CURRENT.try_lock() {
             Ok(mut current) => match current.as_ref().and_then(Page::take_word) {

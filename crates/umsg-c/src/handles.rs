@@ -2,9 +2,9 @@
 //!
 //! The identifier of an object, a [`Number`], consists of a place in a table and a generation. The generation comes from a counter of the table and
 //! is stored with the object. So a search for an invalid identifier, or for an identifier that has ended, finds nothing until the table has stored
-//! 2^32 further objects. One thread may use an object while another thread closes it: the identifier is invalid at once, and the object is dropped
-//! after its last use. The object is dropped after its identifier has ended and its last use is over. Hazard pointers record the objects in use
-//! (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked instruction.
+//! 2^32 further objects. One thread may use an object while another thread ends its identifier: the identifier is invalid at once, and the object is
+//! dropped after its last use. Hazard pointers record the objects in use (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked
+//! instruction.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -192,9 +192,9 @@ pub unsafe extern "C" fn umsg_mq_return_after(lease: *mut umsg_mq_lease, delay: 
 
 /// Lets a lease end by itself after some time.
 ///
-/// `time` is relative to the call. After that time the message goes back to its old place, even if the holder still reads the
-/// message; the holder's umsg_mq_acknowledge(3) then fails. The next call on the queue that finds it empty or full, or receives while other
-/// leases exist, returns the message. A blocked call checks ten times a second. A further call sets another limit.
+/// `time` is relative to the call. After that time the message goes back to its old place, even if the holder still reads the message; the holder's
+/// umsg_mq_acknowledge(3) then fails. The next call on the queue that finds it empty or full, or receives while other leases exist, returns the
+/// message. A blocked call checks ten times a second. A later call of this function replaces the limit.
 ///
 /// # Return value
 /// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.

@@ -4,8 +4,8 @@
 //! gets an error, and tries again. The ends wait as the documentation of the crate recommends: the sender notifies an event after each message, and a
 //! receiver that finds no message blocks on the event.
 //!
-//! A queue is only a name, and has no iceoryx2 node. iceoryx2 identifies a process by its node, so each end creates a node in its own process, after
-//! the fork.
+//! The parent makes only a queue's configuration, and no iceoryx2 node. iceoryx2 identifies a process by its node, so each end creates a node in its
+//! own process, after the fork.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::fmt::Display;
@@ -22,13 +22,13 @@ use iceoryx2::prelude::*;
 /// The number of bytes in a message.
 const SIZE: usize = 64;
 
-/// The maximum number of senders, and of receivers, that exist at the same time: one in use, and the ends of killed processes that are not yet
-/// cleaned up.
+/// The maximum number of senders of one queue, and of its receivers. One is in use; the others belong to killed processes, until iceoryx2 cleans them
+/// up.
 const ENDS: usize = 8;
 
 /// The number of attempts to open a service that another process creates.
 const TRIES: u32 = 100;
-/// The pause between two attempts.
+/// The pause between two attempts to open a service.
 const PAUSE: Duration = Duration::from_millis(5);
 
 type Payload = [u8; SIZE];
@@ -43,7 +43,8 @@ struct Queue {
     depth: usize,
 }
 
-/// A sending or receiving end, with the node that keeps the end alive. An end that waits has a listener or a notifier.
+/// A sending or receiving end of a queue, with its iceoryx2 node, which must exist as long as the end. An end whose calls wait has a notifier (the
+/// sender) or a listener (the receiver).
 enum End {
     Sender {
         publisher: Publisher<ipc::Service, Payload, ()>,
@@ -134,7 +135,7 @@ impl End {
         else {
             return Err(EIO);
         };
-        // No subscriber took the message: the buffer is full.
+        // The number of subscribers that got the message is 0, because the only subscriber's buffer is full.
         if publisher.send_copy(message).map_err(|_| EIO)? == 0 {
             return Err(EAGAIN);
         }

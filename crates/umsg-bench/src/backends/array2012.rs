@@ -4,8 +4,8 @@
 //! A receive takes the last message. A send reads every message of the same or a higher priority, and moves the pointer to each of them up by one
 //! place. The kernel's change to a tree ended this walk and its cache misses.
 //!
-//! The array runs in the process and makes no system calls, so its figures are lower bounds. The kernel of 2012 also needed time for the entry, for
-//! the descriptor look-up, and for the copies to and from user space.
+//! The array is in the memory of the benchmark's process, and its functions make no system calls, so its figures are lower bounds. The kernel of 2012
+//! also needed time for the entry, for the descriptor look-up, and for the copies to and from user space.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -28,7 +28,8 @@ struct Message {
     data: [u8; CAPACITY],
 }
 
-/// The messages, sorted by ascending priority. Of equal priorities, the latest message comes first. So the last message is the next to be received.
+/// The messages, sorted by ascending priority; those of one priority are sorted from the newest to the oldest. The message at the end of the array is
+/// the next to be received.
 struct Sorted {
     messages: Vec<*mut Message>,
     depth: usize,

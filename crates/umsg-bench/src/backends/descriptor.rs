@@ -69,7 +69,7 @@ impl DescriptorQueue {
         })
     }
 
-    /// Returns the descriptor that does not wait.
+    /// Returns the number of the nonblocking descriptor.
     pub fn number(&self) -> c_int {
         self.nonblocking
     }

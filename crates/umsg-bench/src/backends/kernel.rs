@@ -31,7 +31,7 @@ const NAMES: Names = Names {
     receive: libc::mq_receive,
 };
 
-/// The depth that the kernel allows the calling process.
+/// The command line's limit for the depth of the kernel's queues. [`deepest`](Self::deepest) finds the depth that the kernel allows as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     /// The maximum depth that the command line allows.
@@ -81,7 +81,7 @@ impl Allowance {
         Ok(allowed)
     }
 
-    /// Returns the reason for the limited depth of the queue, for a note.
+    /// Returns a note on the depth of the kernel's queues and on the reason for this depth.
     pub fn describe(&self, depth: u32) -> String {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}"));

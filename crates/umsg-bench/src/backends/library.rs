@@ -62,7 +62,7 @@ impl Library {
     }
 }
 
-/// Returns the start address of the library or program that contains this function, or null.
+/// Returns the start address of the library or program that contains `function`, or null.
 fn object_of(function: *mut c_void) -> *mut c_void {
     // SAFETY: all-zero is a valid Dl_info, which the call fills if it knows the address.
     unsafe {

@@ -22,7 +22,7 @@ pub struct Spec {
     pub message_size: u32,
 }
 
-/// An error number of an operation.
+/// The errno of a failed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 

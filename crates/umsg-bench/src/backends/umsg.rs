@@ -13,7 +13,7 @@ pub struct UmsgQueue {
     queue: Queue,
 }
 
-/// Makes a queue that keeps its name. Returns the queue and the path of its file.
+/// Makes a queue whose name is not removed after the creation. Returns the queue and the path of its file.
 pub fn make_with_file(spec: &Spec) -> Result<(UmsgQueue, PathBuf), Failure> {
     let (queue, name) = make_named(spec)?;
     let namespace = Namespace::resolve()

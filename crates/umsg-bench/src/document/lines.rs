@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// An object that is being written.
+/// A JSON object that is being written.
 #[derive(Default)]
 pub struct Lines(Vec<String>);
 

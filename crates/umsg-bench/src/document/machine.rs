@@ -23,7 +23,7 @@ pub struct Machine {
     pub memory_mib: u64,
     pub kernel: String,
     pub clock_source: String,
-    /// The time of one reading of the clock, in nanoseconds.
+    /// The time that one reading of the clock takes, in nanoseconds.
     pub clock_ns: f64,
     /// True if the measurement had precedence over other processes, at nice -20.
     pub hurried: bool,

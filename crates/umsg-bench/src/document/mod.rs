@@ -32,10 +32,10 @@ use crate::published;
 use crate::row::{Row, Verdict, rounded};
 use crate::suite::Suite;
 
-/// The version of the document.
+/// The version of the document's format.
 pub const FORMAT: u32 = 1;
 
-/// A run.
+/// The results of one run of the benchmarks, as the JSON document has them.
 #[derive(Debug, Deserialize)]
 pub struct Document {
     pub date: String,
@@ -52,14 +52,14 @@ pub struct Document {
     pub kill_trials: Vec<KillTrial>,
 }
 
-/// The measured program.
+/// The version of umsg that was measured, and the commit from which it was built.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Program {
     pub version: String,
     pub commit: Option<String>,
 }
 
-/// A suite that ran.
+/// The results of a suite.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
     pub suite: String,
@@ -79,7 +79,7 @@ pub struct Tally {
 }
 
 impl Document {
-    /// Creates a run that begins now.
+    /// Creates the document of a run that begins now.
     pub fn new(plan: &Plan) -> Self {
         Self {
             date: format!("{:.0}", Timestamp::now()),
@@ -168,7 +168,7 @@ impl Document {
         Ok(lines.text())
     }
 
-    /// Reads the text that [`Self::text`] returned.
+    /// Reads a file that contains the text of [`Self::text`].
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::new(format!(

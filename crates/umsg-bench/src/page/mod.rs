@@ -98,7 +98,7 @@ fn warning(document: &Document) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// Returns a class for the colour of a verdict.
+/// Returns the CSS class for the colour of a verdict.
 fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Met => "met",

@@ -1,4 +1,4 @@
-//! The plots, each made of rows by their names.
+//! The plots of the page. Each plot finds its rows by their names.
 
 use maud::{Markup, html};
 
@@ -221,7 +221,7 @@ fn counters(document: &Document) -> Plot {
     }
 }
 
-/// The series of the plot: the way of waiting, the side, and the shade of its colour.
+/// The series of a plot of latencies: the variant, the side, and the shade of its colour.
 const WAYS: [(&str, Who, usize); 6] = [
     ("umsg, adaptive", Who::Umsg, 0),
     ("umsg, polling", Who::Umsg, 1),

@@ -51,7 +51,7 @@ fn line(line: &Line) -> Markup {
     row_of(&cells, line.resolved, &line.doubts)
 }
 
-/// Returns every row of every suite, in a section that is closed at first.
+/// Returns every row of every suite, in a section that is collapsed until the reader opens it.
 pub fn all(document: &Document) -> Markup {
     html! {
         section #all {

@@ -9,7 +9,7 @@ use super::scratch::Scratch;
 use super::server;
 use crate::failure::Failure;
 
-/// The source of the library. It defines the functions that [`super::plug`] describes.
+/// The C++ source of the library for Boost.Interprocess. It defines the functions that [`super::plug`] describes.
 const SOURCE: &str = include_str!("boost.cpp");
 
 /// A part of the compiler's error message if the header of Boost is missing.
@@ -38,7 +38,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
         .arg("-o")
         .arg(&library)
         .env("LC_ALL", "C")
-        // The files that the queue leaves after a kill are removed with this directory.
+        // A compiler that is killed leaves its temporary files. They are removed with this directory.
         .env("TMPDIR", scratch.path())
         .stdin(Stdio::null());
     server::ends_with_us(&mut compiler);

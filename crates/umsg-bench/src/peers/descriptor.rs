@@ -1,4 +1,5 @@
-//! The kernel's alternatives to queues: a pipe, a pair of Unix sockets, an eventfd. A message is a system call at either end.
+//! The kernel's alternatives to queues: a pipe, a pair of Unix sockets, an eventfd. Each message takes a system call of the sender, and another of
+//! the receiver.
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
@@ -30,7 +31,7 @@ impl Peer for Pipe {
     }
 }
 
-/// A pair of Unix sockets that keep messages apart.
+/// A pair of Unix sockets that preserve the boundaries of messages.
 pub struct Socket;
 
 impl Peer for Socket {

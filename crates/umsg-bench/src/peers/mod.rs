@@ -62,7 +62,7 @@ impl Way {
 /// The capabilities of the peer. Operations that the peer lacks are not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
-    /// True if the peer has calls that do not wait, and repeating them makes sense.
+    /// True if the peer has calls that do not wait, and polling with these calls makes sense.
     pub polls: bool,
     /// True if the peer carries bytes, not only wake-ups.
     pub carries: bool,
@@ -71,7 +71,7 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// A peer with all abilities.
+    /// The abilities of a peer that has all of them.
     pub const ALL: Self = Self {
         polls: true,
         carries: true,

@@ -222,7 +222,7 @@ impl Link for Queue {
     }
 }
 
-/// The sending or the receiving end.
+/// The sending or the receiving end of a queue.
 pub struct End {
     functions: Functions,
     end: *mut c_void,

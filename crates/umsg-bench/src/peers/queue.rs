@@ -84,7 +84,7 @@ impl<Q: MessageQueue + Sync> Link for Queue<Q> {
     }
 }
 
-/// The sending or the receiving end.
+/// The sending or the receiving end of a queue.
 pub struct End<'a, Q>(&'a Q);
 
 impl<Q: MessageQueue> Sender for End<'_, Q> {

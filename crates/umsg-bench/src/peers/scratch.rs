@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// The directory in which shared memory objects have their names.
 const SHARED: &str = "/dev/shm";
 
-/// A directory for one run.
+/// The directory for the peers' files of one run.
 #[derive(Clone)]
 pub struct Scratch(PathBuf);
 
@@ -68,7 +68,7 @@ pub fn sweep(prefix: &str) {
     };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
-            // Another process that sweeps may have been first.
+            // Another process that sweeps may have removed the file already.
             let _ = fs::remove_file(entry.path());
         }
     }

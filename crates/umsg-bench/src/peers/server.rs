@@ -88,7 +88,7 @@ impl Server {
         &self.version
     }
 
-    /// Returns the CPU time so far, in nanoseconds.
+    /// Returns the CPU time that the server has taken so far, in nanoseconds.
     pub fn cpu(&self) -> u64 {
         clock::cpu_of(self.process.id())
     }

@@ -26,7 +26,7 @@ const STEP: f64 = 34.0;
 const COUNT: f64 = 60.0;
 
 impl Bars {
-    /// Returns a figure with heading and drawing. None without data.
+    /// Returns an HTML figure with the heading and the drawing; None without data.
     pub fn figure(&self) -> Option<Markup> {
         if self.bars.is_empty() {
             return None;

@@ -21,7 +21,7 @@ struct Frame {
 }
 
 impl Plot {
-    /// Returns a figure with heading, legend and drawing. None without data.
+    /// Returns an HTML figure with the heading, the legend and the drawing; None without data.
     pub fn figure(&self) -> Option<Markup> {
         let drawn = || {
             self.series
@@ -49,7 +49,7 @@ impl Plot {
         ))
     }
 
-    /// Returns a description for readers that can't see the plot: the beginning and the end of each line.
+    /// Returns a description for readers that can't see the plot: the first and the last point of each line.
     fn describe(&self) -> String {
         let ends = |series: &Series| {
             let (first, last) = (series.points.first()?, series.points.last()?);

@@ -12,14 +12,14 @@ use maud::{Markup, html};
 pub use self::bars::{Bar, Bars};
 pub use self::scale::{Axis, Scale};
 
-/// Units of all plots.
+/// The width of every plot, in units of its drawing.
 const WIDTH: f64 = 360.0;
 
 /// Lines over two axes.
 pub struct Plot {
     pub id: String,
     pub title: String,
-    /// The finding, in a sentence.
+    /// The description of the figures that the plot shows, in a sentence.
     pub about: String,
     pub x: Axis,
     pub y: Axis,

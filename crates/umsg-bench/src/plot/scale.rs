@@ -40,7 +40,7 @@ impl Scale {
         match self {
             Self::Log => {
                 let (below, above) = (round_below(low), round_above(high));
-                // An axis with a single value needs a range, too.
+                // If all values are one round value, the axis still needs a range.
                 if below < above {
                     (below, above)
                 } else {

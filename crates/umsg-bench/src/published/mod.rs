@@ -14,14 +14,14 @@ use serde::Serialize;
 use crate::document::Document;
 use crate::row::{Goal, Row};
 
-/// A table.
+/// A table of figures of this run, beside published figures of the same measurement if there are any.
 #[derive(Debug, Serialize)]
 pub struct Table {
     pub id: &'static str,
     pub title: &'static str,
     /// The author, content and date of a publication, and the derivation of the table's figures.
     pub origin: &'static str,
-    /// The goals.
+    /// The goals for the figures of this table, as a text.
     pub goal: &'static str,
     /// The headings of further figures of this run.
     pub more: Vec<String>,

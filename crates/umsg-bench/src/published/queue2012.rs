@@ -3,7 +3,7 @@
 use super::{Entry, Table};
 use crate::document::Document;
 
-/// Messages in the queue.
+/// The number of messages that filled the queue in the published test.
 const DEPTH: f64 = 65_528.0;
 
 /// Two figures for the array, and two figures for the tree. Of two figures, the first is for sending or filling, the second for receiving or

@@ -1,4 +1,4 @@
-//! System V: hand-off and wake-ups outside of the queue's lock.
+//! The published figures of 2016: System V queues with hand-off, and with wake-ups outside of the queue's lock.
 
 use super::{Entry, Table};
 use crate::document::Document;

@@ -1,8 +1,9 @@
-//! One process sends batches, and another process receives batches, as fast as they can. The kernel's queues have only single messages.
+//! One process sends batches, and another process receives batches, as fast as they can. The kernel's queues have no batch calls: each call sends or
+//! receives one message.
 //!
-//! As in [`super::stream`], each message carries its number, in this suite at its start and at its end, and the receiver checks the numbers. After a
-//! warm-up, the receiver measures the rate, and both processes measure their CPU time. A receive asks for as many messages as one send carries, and
-//! takes the messages that are in the queue.
+//! As in [`super::stream`], each message carries its sequence number, here both at its start and at its end, and the receiver checks the numbers.
+//! After a warm-up, the receiver measures the rate, and both processes measure their CPU time. A receive asks for as many messages as one send
+//! carries, and takes the messages that are in the queue.
 
 use std::hint;
 
@@ -22,13 +23,13 @@ use crate::shared::SharedWords;
 
 const SUITE: &str = "batch";
 
-/// Bytes a message.
+/// The length of a message, in bytes.
 const SIZE: usize = 64;
 
-/// Messages a call.
+/// The numbers of messages in a batch.
 const BATCHES: [usize; 3] = [1, 16, 64];
 
-/// Messages that the queues hold.
+/// The depth of the queues, in messages.
 const DEPTH: u32 = 1024;
 
 /// The goal for the largest batches, in million messages a second, with the best way of waiting.
@@ -187,7 +188,7 @@ fn receiver(
     let mut letter = Letter::new(SIZE);
     barrier.meet();
     let mut number = 0;
-    // The number, the time and the CPU time of the first message after the warm-up.
+    // The number of received messages, the time, and the CPU time when the warm-up is over.
     let mut start = None;
     loop {
         if number >= WARM_UP && start.is_none() {

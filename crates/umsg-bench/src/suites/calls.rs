@@ -7,7 +7,7 @@ use std::ptr;
 use crate::backends::Errno;
 use crate::failure::Failure;
 
-/// Bytes of a message.
+/// The length of a message, in bytes.
 pub const SIZE: usize = 16;
 
 /// The maximum size of a message in the queues, in bytes.
@@ -33,7 +33,7 @@ fn checked(what: &str, result: c_int) -> Result<c_int, Failure> {
     }
 }
 
-/// An open POSIX queue, closed when dropped.
+/// A descriptor of a POSIX queue. The descriptor is closed when this value is dropped.
 pub struct Queue(libc::mqd_t);
 
 impl Queue {
@@ -57,7 +57,7 @@ impl Queue {
         checked("mq_open", queue).map(Self)
     }
 
-    /// Opens a queue with further flags, like O_NONBLOCK.
+    /// Opens a queue for sending and receiving, with additional flags such as O_NONBLOCK.
     #[inline]
     pub fn open(name: &CStr, flags: c_int) -> Result<Self, Failure> {
         // SAFETY: without O_CREAT two arguments suffice.
@@ -76,7 +76,7 @@ impl Queue {
         checked("mq_send", sent).map(drop)
     }
 
-    /// Receives a message. Callers use only its first bytes.
+    /// Receives a message. Returns only its first bytes, because callers use no others.
     #[inline]
     pub fn receive(&self) -> Result<[u8; SIZE], Failure> {
         self.try_receive()
@@ -169,7 +169,7 @@ pub fn unlink(name: &CStr) -> Result<(), Failure> {
     checked("mq_unlink", unsafe { libc::mq_unlink(name.as_ptr()) }).map(drop)
 }
 
-/// A queue with a name that is removed when this value is dropped.
+/// A queue whose name is removed when this value is dropped.
 pub struct Named(Queue, &'static CStr);
 
 impl Named {
@@ -208,7 +208,7 @@ impl Drop for Identifier {
     }
 }
 
-/// Returns the identifier of a key.
+/// Returns the identifier of the queue that has this key.
 #[inline]
 pub fn get(key: libc::key_t, flags: c_int) -> Result<c_int, Failure> {
     // SAFETY: the call takes two numbers.

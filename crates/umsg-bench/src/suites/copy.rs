@@ -41,7 +41,7 @@ const WARM_UP: u64 = 2 * DEPTH as u64;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let places = plan.apart(SUITE)?;
-    // One message takes some hundred microseconds.
+    // Few messages suffice, because one message takes some hundred microseconds.
     let messages = if plan.quick { 200 } else { 600 };
     let (mut place, mut copied) = (Side::new(), Side::new());
     let (mut bare, mut kernel) = (Side::new(), Side::new());
@@ -85,11 +85,11 @@ trait Way {
     /// Writes the message with this number, and sends it.
     fn send(&self, number: u64) -> Result<(), Failure>;
 
-    /// Takes the message of this number, and reads it.
+    /// Receives the message with this number, and reads it.
     fn receive(&self, number: u64) -> Result<(), Failure>;
 }
 
-/// Returns the time of a message, in microseconds.
+/// Returns the time that one message takes, in microseconds.
 fn time(places: Places, messages: u64, way: &impl Way) -> Result<f64, Failure> {
     let result = SharedWords::new(1)?;
     duo::run(

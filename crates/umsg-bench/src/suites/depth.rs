@@ -104,7 +104,7 @@ fn order_rows(order: Order, umsg: &Side<Vec<Stop>>, kernel: &Side<Vec<Stop>>) ->
         &umsg_flat,
         &kernel_flat,
     );
-    // The two sides were not measured over the same depths.
+    // No ratio: the two sides were not measured over the same depths.
     flat.ratio = None;
     rows.push(
         flat.reason("kernel", kernel.failure.as_ref())

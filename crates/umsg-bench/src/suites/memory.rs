@@ -37,7 +37,7 @@ struct Watched {
     peak: Load,
 }
 
-/// Messages and their bytes.
+/// A number of messages, and the number of their bytes.
 #[derive(Clone, Copy, Default)]
 struct Load {
     messages: u64,
@@ -161,7 +161,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Takes one message, if there is one.
+    /// Receives a message, if there is one. Returns whether there was one.
     fn receive(&mut self) -> Result<bool, Failure> {
         match self.queue.try_receive(&mut self.buffer) {
             Ok(length) => {

@@ -53,7 +53,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
     rows.map(Found::from)
 }
 
-/// Measures a case of a suite in the calling process, which is a trial.
+/// Measures a case of a suite in the calling process, which is the process of a trial.
 pub fn trial(suite: Suite, case: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
     match suite {
         Suite::Everyday => everyday::trial(case, setting),

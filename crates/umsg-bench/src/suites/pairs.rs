@@ -8,7 +8,7 @@ use crate::clock;
 use crate::failure::Failure;
 use crate::stats;
 
-/// Bytes a message, as in the published test.
+/// The length of a message in bytes, as in the published test.
 pub const MESSAGE_SIZE: usize = 16;
 
 /// The minimum time of the operations between two readings of the clock, in nanoseconds: long compared with the reading, short compared with a tick

@@ -90,7 +90,7 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
 
 type Setting = (Places, &'static str, &'static [Mode]);
 
-/// Returns the combinations that make sense. Two processes that poll on one core would measure the scheduler's time slice.
+/// Returns the places, each with the modes that make sense there. Two processes that poll on one core would measure the scheduler's time slice.
 fn settings(plan: &Plan) -> Vec<Setting> {
     let first = plan.cpus.first;
     let sleeping: &[Mode] = &[Mode::Adaptive, Mode::Blocking];

@@ -1,8 +1,8 @@
 //! One process sends, and another process receives, as fast as they can.
 //!
-//! The sender stops when the time of the round is over, and marks its last message. Each message carries its number, which the receiver checks. Each
-//! 256th message also carries the time of its send, for the latency at this rate. After a warm-up, the receiver measures the rate, and both processes
-//! measure their CPU time.
+//! The sender stops when the time of the round is over, and marks its last message. Each message carries its sequence number, which the receiver
+//! checks. Each 256th message also carries the time of its send, for the latency at this rate. After a warm-up, the receiver measures the rate, and
+//! both processes measure their CPU time.
 
 use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES};
 use crate::backends::kernel::KernelQueue;

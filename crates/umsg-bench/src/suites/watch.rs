@@ -46,10 +46,10 @@ const RATE: f64 = 10.0;
 const OTHERS: u32 = 99;
 /// The number of messages in the heavily used queue.
 const DEPTH: u32 = 1000;
-/// The time of a row.
+/// The time for which a row is measured.
 const ROW: Duration = Duration::from_secs(42);
 const QUICK_ROW: Duration = Duration::from_secs(3);
-/// The time before each phase that is not measured. In this time, the caches recover from the last phase.
+/// The unmeasured time before each phase. In this time, the caches recover from the previous phase.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The number of operations between two readings of the clock.
 const BLOWS: u32 = 64;
@@ -104,7 +104,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// A queue that has its name as long as this value lives.
+/// A queue whose name is removed when this value is dropped.
 struct Named {
     queue: UmsgQueue,
     name: String,

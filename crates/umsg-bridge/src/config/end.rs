@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// The local end.
+/// The local end of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum End {

@@ -35,7 +35,7 @@ pub struct Config {
     /// The servers, and the way to sign in.
     #[serde(default)]
     pub server: Server,
-    /// The directory of windows and states. The default is `bridge.UID` in the namespace.
+    /// The directory for the window files and the state files of the bridges. The default is `bridge.UID` in the namespace.
     pub state_dir: Option<PathBuf>,
     /// The bridges.
     #[serde(default, rename = "bridge")]
@@ -110,7 +110,7 @@ pub enum Direction {
     Durable,
 }
 
-/// The treatment of a message that can't be placed.
+/// The treatment of a message that its destination, the queue or the stream, can never take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReject {
@@ -157,7 +157,7 @@ pub struct Bridge {
     pub queue: End,
     /// The queue of a durable bridge to which programs send.
     pub inbox: Option<End>,
-    /// The stream.
+    /// The name of the stream.
     pub stream: String,
     /// The subject of the messages of an export, or the filter of an import. By default, the filter passes all subjects of the stream.
     pub subject: Option<String>,
@@ -172,10 +172,10 @@ pub struct Bridge {
     /// The maximum number of unacknowledged messages: publishes of an export, or deliveries of an import.
     #[serde(default = "values::window")]
     pub window: usize,
-    /// The treatment of a message that can't be placed: it waits, or goes to the dead letters.
+    /// The treatment of a message that its destination can never take: the message waits, or goes to the dead-letter queue.
     #[serde(default)]
     pub on_reject: OnReject,
-    /// The local POSIX queue for messages that can't be placed.
+    /// The local POSIX queue for messages that the destination can never take, and for expired messages of an import.
     pub dead_letter: Option<String>,
     /// The machines that get a message of an import.
     #[serde(default)]
@@ -253,7 +253,8 @@ pub struct NewQueue {
     pub message_size: Size,
 }
 
-/// Names the line of an error without its text. The parser's own error shows the text, and a line may contain a secret by mistake.
+/// Returns the number of the line and the parser's message. The parser's own error also shows the text of the line, which may contain a secret by
+/// mistake.
 fn in_words(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     match before {
@@ -317,7 +318,7 @@ impl Default for NewQueue {
 }
 
 impl Bridge {
-    /// Declares a bridge with the defaults of the file.
+    /// Returns a bridge whose other settings have the defaults of the configuration file.
     #[must_use]
     pub fn new(name: &str, direction: Direction, (queue, stream): (End, &str)) -> Bridge {
         Bridge {

@@ -17,11 +17,11 @@ use umsg::posix;
 /// The interval at which the import checks which messages of a durable queue were consumed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The maximum number of messages of a POSIX queue that are noted, forgotten and acknowledged together. Until then, each message has a record in the
-/// queue.
+/// The maximum number of messages of a POSIX queue that are settled together: noted in the window's file, removed from the arrival records, and
+/// acknowledged. Until then, each message has a record in the queue.
 const TOGETHER: usize = 32;
 
-/// A message in the queue that must still be noted, forgotten and acknowledged.
+/// A message in the queue that must still be noted in the window's file, removed from the arrival records, and acknowledged.
 #[derive(Clone)]
 pub(super) struct Unsettled {
     pub(super) message: Rc<Message>,
@@ -149,7 +149,7 @@ impl Work<'_> {
         note(&mut window, entry, &|number| unconsumed.is_held(number))
     }
 
-    /// Writes the window. Then ends the arrival records of the placed messages, and acknowledges the messages.
+    /// Writes the window. Then removes the arrival records of the placed messages, and acknowledges the messages.
     pub(super) async fn settle(&self) -> Result<(), String> {
         if self.unsettled.borrow().is_empty() {
             return Ok(());
@@ -207,7 +207,7 @@ impl Work<'_> {
         }
     }
 
-    /// Moves an expired message to the dead-letter queue. Without a dead-letter queue, the message waits in the stream.
+    /// Moves an expired message to the dead-letter queue, if there is one, and acknowledges the message.
     async fn expire(&self, message: &Message, placing: &Placing) {
         if let Some(dead) = &self.dead {
             if let Err(error) = dead.try_send(&placing.data, placing.priority.min(32_767)) {

@@ -78,7 +78,7 @@ impl Exporter {
         match &self.queue {
             Queue::Posix(queue) => match queue.receive_lease_owned(Until::Now) {
                 Ok(lease) => self.taken_posix(lease).map(Some),
-                // A closed queue is no error for the bridge: the queue may be opened for sending again.
+                // A queue that is closed for sending is no error for the bridge: the queue may be opened for sending again.
                 Err(posix::ReceiveError::Empty | posix::ReceiveError::Closed) => Ok(None),
                 Err(error) => Err(error.to_string()),
             },

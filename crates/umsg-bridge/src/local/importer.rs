@@ -28,7 +28,7 @@ pub enum Refusal {
     Full,
     /// The queue will never take this message.
     Message(String),
-    /// The queue takes no message now: it is removed, closed or corrupted.
+    /// The queue takes no message now: it is removed, closed for sending, or corrupted.
     Queue(String),
 }
 
@@ -66,7 +66,7 @@ struct Polled {
 }
 
 impl Room {
-    /// Returns the descriptor. None: the queue no longer has its name, or the process has no free descriptors.
+    /// Returns the descriptor that reports room in the queue. None: the queue no longer has its name, or the process has no free descriptors.
     fn polled(&self) -> Option<Rc<Polled>> {
         let mut polled = self.polled.borrow_mut();
         if polled.is_none() {
@@ -199,7 +199,7 @@ impl Importer {
             .map_err(refusal)
     }
 
-    /// Ends the arrival record of a message.
+    /// Removes the arrival record of a message.
     ///
     /// # Errors
     /// The error is the sentence of the library.
@@ -257,7 +257,8 @@ impl Importer {
         };
         if let Ok(Ok(mut ready)) = tokio::time::timeout(LONGEST, polled.writable()).await {
             if is_writable() {
-                // Room came after the attempt, or a stopped process owns the lock of the queue.
+                // The last attempt failed although the queue has room: the room came later, or a stopped process owns the queue's lock. The pause
+                // avoids a busy loop.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             } else {
                 ready.clear_ready();
@@ -272,7 +273,7 @@ impl Importer {
         }
     }
 
-    /// Returns the POSIX queue.
+    /// Returns the queue if it is a POSIX queue of umsg.
     #[must_use]
     pub fn posix(&self) -> Option<&posix::Queue> {
         match &self.queue {

@@ -9,7 +9,7 @@ fn missing(end: &End, why: &dyn std::fmt::Display) -> String {
     format!("`queue` {end}: {why}. Create the queue, or set `create_queue`")
 }
 
-/// Opens a POSIX queue for both directions.
+/// Opens a POSIX queue for sending and receiving.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.

@@ -22,7 +22,7 @@ const TURN: u32 = 32;
 const FIELDS: usize = 16;
 /// The time without a message after which the bridge checks whether the name of a kernel queue still refers to that queue.
 const IDLE: Duration = Duration::from_secs(1);
-/// The time that the last messages of a ring wait for room in the spool.
+/// The maximum time for which the last messages of a ring wait for room in the spool.
 const LAST: Duration = Duration::from_secs(4);
 
 /// Opens the spool of a bridge.
@@ -71,7 +71,7 @@ fn frame(user_data: u64, res: i32, flags: u32) -> [u8; FIELDS] {
     fields
 }
 
-/// Takes the ring's fields from the start of a message.
+/// Splits a message of the spool into the fields of the ring's message and its payload.
 pub(super) fn unframe(data: &Bytes) -> Option<(Key, Bytes)> {
     let (user_data, rest) = data.split_first_chunk()?;
     let (res, rest) = rest.split_first_chunk()?;

@@ -1,4 +1,5 @@
-//! Tests how messages are carried: full queues, messages that are too large, shared consumers, replies, and the ends of a server and of a bridge.
+//! Tests how messages are carried: full queues, messages that are too large, shared consumers, replies, a killed server, and a bridge that ends after
+//! SIGTERM.
 
 use std::time::Duration;
 use umsg::posix::{Queue, ReceiveError};
@@ -25,7 +26,7 @@ fn a_full_queue_stops_the_pull_and_loses_nothing() {
         || into.attributes().messages == 3,
         || there.logged(),
     );
-    // The pause is longer than half of `ack_wait`, so messages that are not placed return to the stream.
+    // The bridge logs this line after half of `ack_wait` without room, once it has returned the messages to the stream.
     there.await_log("the local queue is full");
     let mut seen = Vec::new();
     while seen.len() < 200 {

@@ -300,7 +300,7 @@ impl Machine {
         );
     }
 
-    /// Checks that no secret is in the logs, the states or the command line, which others may read.
+    /// Checks that no secret is in the logs, the states or the command line, which other users may read.
     pub fn expect_no_secret(&self, secrets: &[&str]) {
         let mut shown = self.logged() + &format!("{:?}", self.states());
         if let Some(bridge) = &self.bridge {

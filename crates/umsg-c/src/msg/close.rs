@@ -15,11 +15,11 @@ use crate::error::answer;
 /// msgsnd(2) and msgrcv(2) of a program under `umsg run` ignore that a queue is closed, because the kernel's calls have no error for a closed
 /// queue: msgsnd sends, and msgrcv waits.
 ///
-/// The queue stays closed until umsg_msg_reopen_send(3) opens it. `send_closed` of umsg_msg_status(3) tells whether it is closed.
+/// The queue stays closed for sending until umsg_msg_reopen_send(3) opens it again. `send_closed` of umsg_msg_status(3) tells whether it is closed.
 ///
 /// # Return value
-/// On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
-/// error.
+/// On success, the call returns 1 if the queue was open for sending, and 0 if it was already closed for sending. On error, -1 is returned, and errno
+/// is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
@@ -29,8 +29,8 @@ use crate::error::answer;
 /// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
 ///
 /// # If the process dies
-/// Before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
-/// end within a tenth of a second.
+/// Before the call returns, the queue is either closed or open for sending. If the queue is closed for sending, waiters that were not woken notice
+/// this within a tenth of a second.
 ///
 /// # See also
 /// umsg_msg_begin_to_produce(3), umsg_msg_reopen_send(3), umsg_msg_status(3), umsg_msgrcv(3), umsg_msgsnd(3)
@@ -48,13 +48,14 @@ pub extern "C" fn umsg_msg_close_send(msqid: c_int) -> c_int {
 /// Undoes umsg_msg_close_send(3). A receiver that got `EPIPE` is not notified; its next call waits for messages.
 ///
 /// # Return value
-/// On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
+/// On success, the call returns 1 if the queue was closed for sending, and 0 if it was already open for sending. On error, -1 is returned, and errno
+/// is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
-/// Before the call returns, the queue is either closed or open.
+/// Before the call returns, the queue is either closed or open for sending.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
@@ -99,7 +100,7 @@ pub extern "C" fn umsg_msg_begin_to_produce(msqid: c_int) -> c_int {
 
 /// Ends one count of the calling process as a producer of a System V queue.
 ///
-/// Undoes one call of umsg_msg_begin_to_produce(3). The queue is closed for sending when the last producer ends.
+/// Undoes one call of umsg_msg_begin_to_produce(3). If the call ends the queue's last producer, the queue is closed for sending.
 ///
 /// # Return value
 /// On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to

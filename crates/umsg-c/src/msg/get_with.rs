@@ -37,8 +37,8 @@ const MOST: size_t = 4096;
 
 /// Finds the System V queue of a key, or creates one, with options that System V does not have.
 ///
-/// `key` and `msgflg` are those of umsg_msgget(3). `options` may be NULL, for the defaults. If the queue exists and differs from a member that is
-/// not 0, the call fails.
+/// `key` and `msgflg` are those of umsg_msgget(3). `options` may be NULL, for the defaults. If the queue exists and has another value of a member
+/// that is not 0, the call fails.
 ///
 /// # Return value
 /// On success, the call returns the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 is returned, and errno is set
@@ -50,8 +50,8 @@ const MOST: size_t = 4096;
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EACCES`: the queue exists, and the caller may not open it.
 /// - `EFAULT`: `options` is at an address that can't be read.
-/// - `EINVAL`: `size` is not the size of any version of the structure; `flags` has a bit that this version of the library does not know;
-///   `reserved` is not 0; or the queue exists and differs.
+/// - `EINVAL`: `size` is not the size of any version of the structure; `flags` has a bit that this version of the library does not know; `reserved`
+///   is not 0; or the queue exists and has other options.
 ///
 /// # If the process dies
 /// The same as for umsg_msgget(3).

@@ -194,9 +194,9 @@ pub unsafe extern "C" fn umsg_msg_return_after(lease: *mut umsg_msg_lease, delay
 
 /// Lets a lease of a message of a System V queue end by itself after some time.
 ///
-/// `time` is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still
-/// reads the message; the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message.
-/// A blocked call checks ten times a second. A further call sets another limit.
+/// `time` is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still reads the message;
+/// the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message. A blocked call checks ten times a
+/// second. A later call of this function replaces the limit.
 ///
 /// # Return value
 /// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.

@@ -35,16 +35,16 @@ pub trait Source: Sync {
     fn register() -> Result<Option<Entry>, Failure>;
 }
 
-/// A queue with an identifier.
+/// A System V queue, used by its identifier through the functions of `S`.
 pub struct IdentifierQueue<S> {
     names: Names,
     id: c_int,
-    /// The record of the queue, which is dropped after the queue's removal.
+    /// The queue's entry in the register, if the queue is recorded. The entry is dropped after the queue's removal.
     _entry: Option<Entry>,
     _source: std::marker::PhantomData<S>,
 }
 
-/// The buffer of the calls: the type, then the text.
+/// The buffer for one message of msgsnd or msgrcv: the message's type, then its text.
 #[repr(C)]
 struct Message {
     mtype: libc::c_long,

@@ -42,7 +42,7 @@ pub fn deepest(wanted: u64) -> Result<u64, Failure> {
     Ok(wanted.min(bytes / SIZE))
 }
 
-/// Returns the depth and its reason, for a note.
+/// Returns a note on this depth and its reason.
 pub fn describe(depth: u64, wanted: u64) -> String {
     let why = if depth < wanted {
         format!(
@@ -57,7 +57,7 @@ pub fn describe(depth: u64, wanted: u64) -> String {
     format!("kernel at {depth} messages, {why}")
 }
 
-/// Returns a limit of the present IPC namespace.
+/// Returns the kernel's limit of this name, for the present IPC namespace.
 fn limit(name: &str) -> String {
     let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
     text.map_or_else(|_| "?".to_owned(), |text| text.trim().to_owned())

@@ -8,7 +8,7 @@ use crate::backends::Errno;
 use crate::failure::Failure;
 use crate::shared::SharedWords;
 
-/// The maximum number of queues at a time. The suites have up to 80.
+/// The maximum number of recorded queues at a time. The suites have up to 80.
 const ENTRIES: usize = 256;
 
 /// The first key of the benchmark: the letters `um` in its upper half, and a number in the lower half.

@@ -13,7 +13,7 @@ pub struct UmsgQueue {
     queue: Queue,
 }
 
-/// Returns the number of the message that a call receives.
+/// Returns the number that is the text of the message that a call receives.
 #[inline]
 fn number_of(
     receive: impl FnOnce(&mut [u8]) -> Result<Received, ReceiveError>,

@@ -38,7 +38,7 @@ const PAIRS: u64 = 500;
 /// The number of readings of the totals in one measurement. With this many, a reading of the clock is short compared with the measurement.
 const READS: u32 = 1_000;
 
-/// The findings of one round of one way, in nanoseconds.
+/// The costs of one way in one round, in nanoseconds.
 struct Cost {
     /// The time of an update: the elapsed time, times the number of CPUs, divided by the number of updates. The time includes waits for cache lines.
     update: f64,

@@ -19,10 +19,10 @@ use crate::trial::Setting;
 
 const MESSAGE: [u8; SIZE] = [0x5a; SIZE];
 
-/// The message that ends a process.
+/// The message that tells the receiving process to end.
 const LAST: [u8; SIZE] = [0xff; SIZE];
 
-/// System V queues that exist during the rows of totals.
+/// The number of System V queues that exist while the rows of totals are measured.
 const MANY: usize = 1_024;
 
 /// The nanoseconds between two readings of the clock: long compared with the reading, short compared with a tick of the scheduler.

@@ -25,7 +25,7 @@ struct Case {
     guarded: bool,
     /// The implementation on umsg's side: the drop-in or the supervisor.
     system: System,
-    /// Measures one figure, in the unit.
+    /// Measures one figure, in the unit of the row.
     measure: fn(&Setting) -> Result<f64, Failure>,
 }
 
@@ -208,7 +208,7 @@ pub fn guard(plan: &Plan) -> Vec<Row> {
     guarded.filter_map(|case| row(plan, case)).collect()
 }
 
-/// Measures a case in the calling process, which is a trial.
+/// Measures a case in the calling process, which is the process of a trial.
 pub fn trial(name: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
     let case = CASES.iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| Failure::new(format!("everyday has no row {name:?}")))?;

@@ -11,7 +11,7 @@ use crate::suites::priorities::{Constant, Order, Priorities, with_order};
 /// Queues with a smaller depth are filled and drained several times, so that the measured time is long compared with a reading of the clock.
 const SHALLOW: u32 = 2_000;
 
-/// The findings of one round, in nanoseconds a message.
+/// The costs that one round has measured, in nanoseconds a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     pub pair: f64,

@@ -24,7 +24,7 @@ const APART_GOAL: f64 = 10.0;
 /// the threads.
 const SHARED_GOAL: f64 = 1.0;
 
-/// The number of the message that ends the exchange of a pair.
+/// The number in the message that ends the exchange of a pair.
 const LAST: u64 = u64::MAX;
 
 /// The CPUs of the threads.
@@ -95,7 +95,8 @@ fn row(plan: &Plan, threads: usize, cores: Cores, waiting: Waiting) -> Result<Ro
     })
 }
 
-/// Returns the rate that no exchange between these threads can exceed.
+/// Returns the figure that bounds the exchanges of these threads. On one core, this is the rate of bare turns; on two CPUs, the nanoseconds of a
+/// cache line between them.
 fn limit(plan: &Plan, cores: Cores, workload: &Bounce) -> Option<f64> {
     let mut limit = Side::new();
     for _ in 0..plan.rounds {
@@ -155,7 +156,7 @@ fn own_type(member: &Member<'_>) -> i64 {
     member.index as i64 + 2
 }
 
-/// Keeps the message going until the round is over.
+/// Sends numbered messages to the partner, and waits for each to come back before it sends the next, until the round is over. Then sends `LAST`.
 fn serve<Q: TypedQueue>(queue: &Q, member: &Member<'_>) -> Result<(), Failure> {
     let (own, partners) = (own_type(member), own_type(member) ^ 1);
     let mut number = 0;

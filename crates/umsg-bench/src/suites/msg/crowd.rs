@@ -21,7 +21,7 @@ const TIMES_LONGER: u32 = 4;
 
 const MTYPE: i64 = 1;
 
-/// The number of the message that ends the stream.
+/// The number in the message that ends the stream.
 const LAST: u64 = u64::MAX;
 
 pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {

@@ -17,7 +17,7 @@ pub trait Workload {
     fn round<Q: TypedQueue>(&self) -> Result<Self::Found, Failure>;
 }
 
-/// Whether umsg is also measured with its wake-ups inside the lock. Without sleepers, the place of the wake-ups has no effect.
+/// Whether umsg is also measured with its wake-ups inside the lock. Without sleepers, there are no wake-ups to compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ablation {
     Include,
@@ -88,7 +88,7 @@ impl<T> Sides<T> {
             .reason("wake-up inside the lock", self.inside_lock.failure.as_ref())
     }
 
-    /// Returns the CPU time of the two sides, as columns.
+    /// Adds the CPU time of umsg and of the kernel to a row, as columns.
     pub fn with_cpu(&self, row: Row, cpu: impl Fn(&T) -> f64 + Copy) -> Row {
         row.column("umsg_cpu_ns", self.umsg.each(cpu).median())
             .column("kernel_cpu_ns", self.kernel.each(cpu).median())

@@ -19,10 +19,10 @@ use crate::suites::priorities::{Priorities as _, Random};
 /// The numbers of messages that stay in the queue.
 const DEPTHS: [u64; 2] = [1_000, 15_000];
 
-/// Bytes of the largest queue that is measured.
+/// The bytes of all messages in the largest queue that is measured.
 pub const MOST_BYTES: u64 = (DEPTHS[DEPTHS.len() - 1] + BURST) * SIZE;
 
-/// Receives between two readings of the clock, and messages in the queue on top of the depth.
+/// The number of receives between two readings of the clock, and of messages in the queue beyond the depth.
 const BURST: u64 = 64;
 
 /// The goal at the greatest depth: the minimum of the kernel's time divided by umsg's time. At that depth, the kernel walks along all messages.
@@ -113,7 +113,7 @@ fn row(plan: &Plan, crowd: Crowd, depth: u64, allowed: u64) -> Result<Row, Failu
         Crowd::TypesRandom => row.note(
             "no goal: the kernel walks half of its list on average, and umsg's time is that of lines that no near cache holds",
         ),
-        // The ratio to a less deep queue of the kernel means little.
+        // The goal applies only if the kernel's queue has the same depth: the ratio to a less deep queue means little.
         _ if kernels.depth == DEPTHS[DEPTHS.len() - 1] => row.goal_ratio(GOAL),
         _ => row,
     })

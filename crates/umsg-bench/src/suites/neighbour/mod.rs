@@ -150,7 +150,7 @@ fn compare(neighbour: &Neighbour, umsg: &Interval, kernel: &Interval) -> Row {
     row.goal(format!("<= {GOAL} %"), Verdict::of(umsg.within(GOAL)))
 }
 
-/// A run of the neighbour next to the hammer, and a run next to the spinner.
+/// A run of the neighbour beside the hammer, and a run beside the spinner.
 struct Paired<'a> {
     places: Places,
     neighbour: &'a Neighbour,
@@ -254,7 +254,7 @@ fn nearly_full<Q: MessageQueue>(depth: u32) -> Result<Q, Failure> {
     Ok(queue)
 }
 
-/// Returns the time of the kernel's queue for a send and a receive, in nanoseconds.
+/// Returns the time that a send and a receive take on the kernel's queue, in nanoseconds.
 fn kernels_pair(depth: u32) -> Result<u64, Failure> {
     let queue = nearly_full::<KernelQueue>(depth)?;
     Ok(pairs::pair(&queue, &mut Constant, Extent::timed(PACING))? as u64)

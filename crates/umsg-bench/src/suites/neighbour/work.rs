@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub enum Neighbour {
     /// A compiler, as in the published comparison, on a source text that is always the same.
     Compile(String),
-    /// A walk along a ring of cache lines in random order. Each line names the next one.
+    /// A walk along a ring of cache lines in random order. Each line contains the index of the next one.
     Chase(Vec<Line>),
 }
 

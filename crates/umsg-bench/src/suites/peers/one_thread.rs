@@ -11,7 +11,7 @@ use crate::suites::duet::Letter;
 
 use super::pair;
 
-/// A depth that no side reaches.
+/// The depth of the queue, which never has more than one message.
 const DEPTH: u32 = 10;
 
 /// The number of pairs before the measurement.

@@ -109,7 +109,7 @@ fn sleep_until(nanoseconds: u64) {
         tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: the time is a valid local, and the rest is not asked for.
+    // SAFETY: the time is a valid local, and the call takes null for a remaining time that is not wanted.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,

@@ -65,7 +65,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     cases.map(|case| row(plan, case)).collect()
 }
 
-/// Measures a case in the calling process, which is a process of a trial.
+/// Measures a case in the calling process, which is the process of a trial.
 pub fn trial(name: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
     let case = CASES.iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| Failure::new(format!("{SUITE} has no row {name:?}")))?;

@@ -28,7 +28,7 @@ const QUICK: Duration = Duration::from_millis(400);
 /// The two ends. Each end has figures of its own.
 const END_NAMES: [&str; 2] = ["sender", "receiver"];
 
-/// The message that ends a receiver.
+/// The message that tells the receiver to end.
 const END: u64 = u64::MAX;
 
 /// The means by which messages are posted.
@@ -226,7 +226,7 @@ fn note(words: &SharedWords, at: usize, sample: u64) {
     words.word(at).store(sample, Ordering::Relaxed);
 }
 
-/// Posts the current time as a message at each interval. Returns the number of posts, and their total time.
+/// Posts the current time as a message at each interval. Returns the number of posts, and the nanoseconds from the first post to the end of the last.
 fn keep_posting(
     sender: &mut impl Sender,
     words: &SharedWords,
@@ -301,7 +301,7 @@ fn compare(place: Place, cadence: u64, sides: &[Side<Figures>], line: Option<f64
         .collect()
 }
 
-/// Judges a row. The goals in nanoseconds apply to a message every 10 µs; the goal of the mode "asleep" is a ratio, and applies to every
+/// Judges a row. The goals in nanoseconds apply only to the interval of 10 µs. The goal of the mode "asleep" is a ratio, and applies to every
 /// interval.
 fn judge(row: Row, (mode, cadence): (&str, u64), most: f64) -> Row {
     if mode == "asleep" {

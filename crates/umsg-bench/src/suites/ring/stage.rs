@@ -9,7 +9,7 @@ use crate::machine;
 use crate::shared::SharedWords;
 use crate::supervisor;
 
-/// The kinds of members of a measurement.
+/// The kind of the members of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Threads,

@@ -25,7 +25,7 @@ const MORE: u64 = 0;
 /// The value of a sender's last message.
 const END: u64 = 1;
 
-/// A measurement.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
 struct Case {
     place: Place,

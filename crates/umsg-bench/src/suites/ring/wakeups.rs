@@ -38,7 +38,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     .spreads(&umsg, &kernel)
     .reason("umsg", ours.failure.as_ref())
     .reason("kernel", plain.failure.as_ref())
-    // The figure can be less than one: if a pause was cut short, the receiver was not asleep.
+    // The figure can be less than one: in a pause that was cut short, the receiver did not fall asleep.
     .goal_umsg("one", 1.01))
 }
 

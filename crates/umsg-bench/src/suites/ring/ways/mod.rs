@@ -51,10 +51,10 @@ pub trait Receiver {
     /// Waits for this number of messages, or for one message if the variant can't wait for several.
     fn wait(&mut self, count: usize) -> Result<(), Failure>;
 
-    /// Takes all messages of the ring.
+    /// Receives all messages that are in the ring, and passes their values to `visit`.
     fn drain(&mut self, visit: impl FnMut(u64)) -> Result<(), Failure>;
 
-    /// Waits for a message and takes it.
+    /// Receives a message, and waits while there is none. Returns its value.
     fn next(&mut self) -> Result<u64, Failure>;
 }
 

@@ -92,7 +92,7 @@ impl Sender for Posting {
             .flags(squeue::Flags::SKIP_SUCCESS);
         let mut queue = self.ring.submission();
         for _ in 0..count {
-            // SAFETY: the message names no memory.
+            // SAFETY: the entry has no pointer to memory.
             unsafe { queue.push(&entry) }.map_err(failure)?;
         }
         drop(queue);
