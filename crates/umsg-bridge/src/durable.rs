@@ -60,7 +60,7 @@ impl Unconsumed {
         Ok(unconsumed)
     }
 
-    /// Renews the set of held messages from the queue, so that it loses the messages that were acknowledged since the last call.
+    /// Renews the set of held messages: the messages that are in the queue now, and those that no local receiver has acknowledged.
     ///
     /// # Errors
     /// The error is the sentence of the library.
