@@ -45,7 +45,7 @@ pub fn leave_closed() {
     }
 }
 
-/// Fails if standard input can't be read.
+/// Returns an error if standard input is closed, or is open only for writing.
 pub fn check_input() -> io::Result<()> {
     // Relaxed: see `inspect`.
     let closed = INPUT_CLOSED.load(Ordering::Relaxed);
@@ -57,7 +57,7 @@ pub fn check_input() -> io::Result<()> {
     )
 }
 
-/// Fails if standard output can't be written.
+/// Returns an error if standard output is closed, or is open only for reading.
 pub fn check_output() -> io::Result<()> {
     // Relaxed: see `inspect`.
     let closed = OUTPUT_CLOSED.load(Ordering::Relaxed);
@@ -80,7 +80,7 @@ fn check(closed: bool, stream: BorrowedFd<'_>, wrong: OFlags, why: Unusable) -> 
     }
 }
 
-/// Describes why a stream can't be used.
+/// The reason why a standard stream can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unusable {
     Closed,

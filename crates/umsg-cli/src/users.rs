@@ -80,7 +80,7 @@ impl Users {
         Users(users)
     }
 
-    /// Returns the processes that have a file mapped.
+    /// Returns the ids of the processes that have a file mapped.
     pub fn of(&self, file: File) -> &[u32] {
         self.0.get(&file).map_or(&[], Vec::as_slice)
     }

@@ -43,7 +43,7 @@ const LONGEST_LINE: usize = 500;
 struct Failures(Vec<String>);
 
 impl Failures {
-    /// Notes a failed cell. Returns whether the cell failed.
+    /// If the result of a cell is an error, notes the cell. Returns whether it is an error.
     fn note(&mut self, cell: &str, result: Result<(), String>) -> bool {
         if let Err(error) = &result {
             eprintln!("{cell}: {error}");
@@ -55,7 +55,7 @@ impl Failures {
         result.is_err()
     }
 
-    /// Returns a new stage. Without an adversary, the victims must succeed.
+    /// Returns a new stage. If it can't be prepared, because the victims fail without an adversary, notes this and tries again.
     fn stage(&mut self, command: &Path) -> Stage {
         loop {
             match Stage::new(command) {
@@ -70,8 +70,8 @@ impl Failures {
     }
 }
 
-/// Starts a process of a user that tries operations on paths. An order is the index of an operation. The process keeps all resulting descriptors open
-/// as long as it lives.
+/// Starts a process of a user that tries operations on paths. An order to the process is the index of an operation in `acts`. The process keeps all
+/// resulting descriptors open as long as it lives.
 fn adversary(user: User, acts: Vec<(Act, PathBuf)>, own: &Path) -> Result<Actor, String> {
     let own = own.to_owned();
     let adversary = Actor::start(user, user.name, move || {
@@ -173,7 +173,8 @@ fn unharmed(error: String) -> String {
     format!("expected that the victims go on, got {error}")
 }
 
-/// All cells of the table. Some operations are tried together. If these do harm, each one is tried alone, to find the harmful one.
+/// The table, whose cells are tried on a stage. Some operations are tried together. If these do harm, each one is tried alone, to find the harmful
+/// one.
 struct Table<'a> {
     command: &'a Path,
     stage: Stage,
@@ -195,7 +196,8 @@ impl Table<'_> {
         }
     }
 
-    /// Tries operations on the entry at a position: inodes and random names differ on a new stage, but the order of the entries does not.
+    /// Tries operations on the entry at a position in the list of entries. Inodes and random names differ on a new stage, but the order of the
+    /// entries does not.
     fn try_together(&mut self, user: User, at: usize, operations: &[&Operation]) {
         let entries = self.stage.entries();
         let Some(entry) = entries.get(at).filter(|_| !operations.is_empty()) else {
@@ -311,7 +313,7 @@ fn what_a_stranger_puts_into_a_namespace_before_its_first_use_harms_no_user() {
     let used = failures.stage(&command);
     let empty = Stage::at_boot();
     let is_known = |entry: &Entry| empty.space.join(&entry.path).symlink_metadata().is_ok();
-    // Files that do not belong to a single queue.
+    // The kinds of entries that do not belong to a single queue.
     let common = [Kind::Record, Kind::Next, Kind::Directory];
     let entries = used.entries().into_iter().filter(|entry| !is_known(entry));
     let mut names: Vec<String> = entries

@@ -58,7 +58,7 @@ fn metrics_show_the_states_of_bridges() {
     let state = |name: &str, updated| state_in(&directory, name, updated);
     state("dead", now - 60_000);
     state("live", now);
-    // The directory's name has another user id than the directory's owner.
+    // The name of this directory has another user id than the directory's owner.
     state_in(&planted, "planted", now);
     // Files that another user plants do not stop the scrape.
     umsg_testkit::run::succeed(

@@ -54,13 +54,13 @@ fn image() -> Image {
     let mut image = Image::new();
     for (instruction, rest) in files::dockerfile() {
         match (instruction.as_str(), rest.as_str()) {
-            // `Image` already has the files at this place. The drop-in needs no loader cache, because `umsg run` names the drop-in's path.
+            // `Image` already has the files in /usr/local. The drop-in needs no loader cache, because `umsg run` names the drop-in's path.
             ("FROM", "debian:bookworm-slim") | ("COPY", ". /usr/local/") | ("RUN", "ldconfig") => {}
             ("ENV", rest) => {
                 let (name, value) = rest.split_once('=').unwrap();
                 image.environment.push((name.to_owned(), value.to_owned()));
             }
-            // Ignored, because each container of the test gets its user from the test.
+            // The instruction is ignored, because each container of the test gets its user from the test.
             ("USER", "1000:1000") => {}
             _ => panic!("not known: {instruction} {rest}"),
         }
@@ -331,7 +331,8 @@ fn a_killed_container_returns_its_messages_and_blocks_no_other() {
     ann("umsg doctor --all").start(&image).succeed();
 }
 
-/// Containers with a volume at this place, and without UMSG_DIR, use the namespace that root sets up there, or that of their user.
+/// Checks that containers with a volume at `place`, and without UMSG_DIR, use the namespace that root sets up there. Without that setup, they use the
+/// namespace of their user there.
 fn share_at(place: &str, setup: bool) {
     let (image, volume) = (Image::new(), volume());
     set_mode(volume.path(), 0o1777);

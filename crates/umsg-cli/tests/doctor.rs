@@ -280,7 +280,7 @@ fn a_waiter_that_died_is_not_listed_as_blocked_and_makes_a_queue_unwell() {
     site.umsg(&["create", "/q"]).text();
     let waiting = Killed(start(&mut site.command(&["recv", "/q"])));
     site.wait_for("/q", "blocked_receivers", 1);
-    // Waits until the receiver sleeps: the kernel does not mark the node of a thread that dies while it is awake.
+    // The test waits until the receiver sleeps: if the thread dies while it is awake, the kernel does not mark its node.
     let state = format!("/proc/{}/stat", waiting.0.id());
     while !std::fs::read_to_string(&state).unwrap().contains(") S ") {
         std::thread::sleep(Duration::from_millis(5));
@@ -303,7 +303,8 @@ fn damage_is_reported_with_its_place() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     site.umsg(&["create", "key:7"]).text();
-    // The offsets of two cursors: the number of messages ever sent, and the number of the last message.
+    // The offsets of two fields. In `/q`: `sent`, the number of messages that were ever sent through the ring. In `key:7`: `free`, the first free
+    // slot.
     for (name, file, offset) in [("/q", "mq/q", 536), ("key:7", "msg/0", 256 + 16)] {
         site.scribble(file, offset, &[0xff; 6]);
         let (code, queue) = report(&site, &[name]);
@@ -368,7 +369,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
     }
     for (name, file) in [("/q", "mq/q"), ("key:7", "msg/0")] {
         let len = site.path().join(file).metadata().unwrap().len();
-        // The cut removes only bytes that were never used.
+        // The removed byte at the end of the file was never used.
         cut(&site, file, len - 1);
         for command in ["send", "recv", "peek", "stat"] {
             let says = ["is corrupted", "`umsg doctor --repair`", "`umsg rm`"];
@@ -400,7 +401,7 @@ fn damage_of_one_kind_is_reported_once_with_a_count() {
     for message in ["one", "two"] {
         site.umsg(&["send", "/q", message]).text();
     }
-    // The file ends between the header and the ring.
+    // The cut file ends between the header and the ring.
     cut(&site, "mq/q", 5000);
     let shown = site.umsg(&["doctor", "/q"]);
     assert_eq!((shown.code, shown.errors.as_str()), (Some(5), ""));
@@ -457,14 +458,14 @@ fn what_can_not_be_looked_at_is_an_error() {
     ] {
         let outcome = site.umsg(&["doctor", name]);
         outcome.fails(1, &[says]);
-        // Only standard error has the reason.
+        // The reason is on standard error only, so the output is empty.
         assert!(outcome.output.is_empty(), "{outcome:?}");
     }
     std::fs::write(site.path().join("mq/letter"), "Dear Sir").unwrap();
     let outcome = site.umsg(&["doctor", "--all"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
-    // The exit code reports the corruption, although another queue can't be inspected.
+    // The exit code reports the corruption of `/q`, although `/letter` can't be inspected.
     site.scribble("mq/q", 536, &[0xff; 4]);
     let outcome = site.umsg(&["doctor", "--all"]);
     outcome.fails(5, &["/letter: "]);

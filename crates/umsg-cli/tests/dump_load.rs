@@ -63,7 +63,7 @@ impl Place {
         let count = ["peek", name, "--count", "100000", "--json"];
         let mut messages = self.site.umsg(&count).json_lines();
         for message in &mut messages {
-            // The queue's name and the message numbers differ, because each queue numbers its own messages.
+            // The loaded messages have another queue's name and other message numbers, because each queue numbers its own messages.
             for own in ["queue", "id"] {
                 message.as_object_mut().unwrap().remove(own);
             }
@@ -191,7 +191,7 @@ fn a_queue_that_exists_is_only_added_to_when_asked() {
 fn a_file_with_any_byte_altered_or_missing_makes_no_queue() {
     let place = Place::with_queue();
     let bytes = place.dump();
-    // The library's tests damage every byte; this test damages some bytes, through the command.
+    // The library's tests damage every byte of a dump. This test damages some bytes, and loads the dump by the command.
     for at in (0..bytes.len()).step_by(13) {
         let mut altered = bytes.clone();
         altered[at] ^= 0x10;

@@ -14,13 +14,13 @@ use support::Site;
 use umsg::Namespace;
 use umsg::posix::OpenOptions;
 
-/// Waits until no other test runs, and locks the turn.
+/// Waits until no other test runs. No other test runs as long as the caller has the returned guard.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the names of the queues in a report, each with its fate.
+/// Returns the name of each queue in a report, and whether the queue was removed or kept.
 fn fates(report: &Value) -> Vec<(&str, &str)> {
     let rows = report["queues"].as_array().unwrap().iter();
     rows.map(|row| (row["name"].as_str().unwrap(), row["fate"].as_str().unwrap()))
@@ -133,7 +133,7 @@ fn half_made(site: &Site) -> std::path::PathBuf {
     use std::os::unix::fs::MetadataExt;
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    // No new process gets this process id for a long time.
+    // The kernel gives this process id to no new process for a long time.
     let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let name = format!(".tmp-{namespace}-{}-1-0", child.id());
     let path = site.path().join(name);
@@ -192,7 +192,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
         site.umsg(&["ls", "-q"]).text(),
         "/made\n/mine\n/stays\n/waits\n"
     );
-    // `umsg gc` sees which queues are in use. A queue in use can still be removed by name.
+    // `umsg gc` sees which queues are in use, and keeps them. `umsg rm` still removes such a queue.
     let report = site.umsg(&["gc", "/m*", "--remove", "--json"]).json();
     assert_eq!(fates(&report), [("/made", "removed"), ("/mine", "kept")]);
     site.umsg(&["rm", "/mine"]).text();

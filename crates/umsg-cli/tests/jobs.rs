@@ -30,7 +30,7 @@ impl Shop {
         shop
     }
 
-    /// The file lies next to the namespace's directory, because that directory must have no foreign files.
+    /// The trace lies next to the namespace's directory, because that directory must have no foreign files.
     fn trace(&self) -> PathBuf {
         self.0.path().with_extension("trace")
     }
@@ -228,7 +228,7 @@ fn a_command_that_takes_too_long_is_ended_and_its_message_returns() {
         "{outcome:?}"
     );
     assert_eq!(shop.traced()[1], "told");
-    // The children of the command are killed, too.
+    // The processes that the command has started are killed, too.
     let child = shop.traced()[0].clone();
     let start = Instant::now();
     while std::fs::read_to_string(format!("/proc/{child}/stat"))
@@ -518,7 +518,7 @@ fn the_end_of_the_stream_ends_workers_that_follow() {
         outcome.errors.contains("the end of the stream"),
         "{outcome:?}"
     );
-    // A worker that already waits is also told about the close.
+    // A worker that already waits for a message also learns that the queue was closed for sending.
     let shop = Shop::new(&[]);
     let worker = shop.start(&["--follow"], "cat");
     shop.0.wait_for("/jobs", "blocked_receivers", 1);

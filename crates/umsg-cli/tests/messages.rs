@@ -252,7 +252,7 @@ fn peek_long_shows_the_events_of_each_message() {
         assert!(line.contains(&format!("process {pid}")), "{line}");
     }
     assert!(lines[3].contains("delivery 1: leased by "), "{lines:?}");
-    // Without `--trace-messages`, the queue still shows the send of each message.
+    // Without `--trace-messages`, `umsg peek --long` still shows which process sent each message.
     site.umsg(&["create", "/plain"]).text();
     site.umsg(&["send", "/plain", "job"]).text();
     let plain = site.umsg(&["peek", "/plain", "--long"]);

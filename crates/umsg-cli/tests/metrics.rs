@@ -22,7 +22,7 @@ const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;
 
-/// Returns the values of a metrics text, by name with labels.
+/// Returns the values of a metrics text, each by its metric's name and labels.
 #[track_caller]
 fn values(text: &str) -> HashMap<&str, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -134,7 +134,7 @@ fn queues_and_rings_show_their_contents_and_what_passed_through_them() {
         let found = format!("umsg_queues{{kind=\"{kind}\"}}");
         assert_eq!(values(text)[found.as_str()], 1.0);
     }
-    // The counters are in the queues, so another process continues them.
+    // The counters are in the queue's segment, so the next command adds to the same counters.
     site.umsg(&["send", "/orders", "more"]).text();
     let later = site.umsg(&["metrics"]);
     let sent = value(
@@ -404,7 +404,7 @@ fn a_server_stays_while_processes_are_killed_and_queues_come_and_go() {
         let text = exporter.metrics();
         assert!(!text.contains(&name), "{text}");
     }
-    // `umsg stat` returns the message that a killed receiver held: a scrape repairs nothing.
+    // The killed receiver held a message until `umsg stat` returned it to the queue: a scrape repairs nothing.
     site.umsg(&["stat", "/q"]).text();
     let text = exporter.metrics();
     let of = |metric| value(&text, metric, "posix", "/q");

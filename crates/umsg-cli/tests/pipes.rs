@@ -175,7 +175,7 @@ fn a_killed_umsg_or_an_absent_reader_returns_a_message_without_answer() {
     worker.wait().unwrap();
     let mut worker = start(&mut site.command(&["recv", "/q", "--ack", "--timeout", "20"]));
     assert_eq!(line(&mut worker), "a");
-    // Standard input stays open.
+    // Standard input stays open, although standard output is closed.
     let input = worker.stdin.take();
     drop(worker.stdout.take());
     end(worker).fails(1, &["the reader of standard output ended", "is back"]);

@@ -1,4 +1,4 @@
-//! Tests queues in other places: another namespace, the kernel, another user's directory.
+//! Tests queues in other places: another namespace, the kernel, and another user's directory.
 
 mod support;
 
@@ -374,7 +374,7 @@ fn a_wait_is_one_call_whose_whole_time_is_shown() {
     for (name, _, what) in calls {
         site.wait_for(name, &format!("blocked_{what}ers"), 1);
     }
-    // If the command divided its wait into calls of 1 s, 2 s and so on, the current call would have waited less than 2.6 s.
+    // A command could divide its wait into calls of 1 s, 2 s and so on. Then the call in progress after 2.6 s would have waited less than 2.6 s.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(2_600) {
         thread::sleep(Duration::from_millis(50));

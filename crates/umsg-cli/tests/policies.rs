@@ -27,7 +27,7 @@ fn a_policy_is_shown_to_people_and_programs() {
     ];
     site.umsg(&create).text();
     let shown = site.umsg(&["stat", "/jobs", "--json"]).json();
-    // The list has the dead-letter queue first, which was created with the other queue.
+    // The list begins with the dead-letter queue, which was created together with `/jobs`.
     let listed = &site.umsg(&["ls", "--json"]).json()["queues"][1];
     for queue in [&shown, listed] {
         assert_eq!(queue["on_full"], "fail");
@@ -97,7 +97,7 @@ fn a_queue_that_goes_with_its_last_user_waits_for_the_first_and_says_so() {
     let other = site.umsg(&["create", "/stays", "--remove-on-last-close"]);
     other.fails(1, &["no --remove-on-last-close"]);
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/answers\n/stays\n");
-    // The command is the only user of the queue, so its end removes the queue.
+    // `umsg send` is the only user of the queue, so its end removes the queue.
     site.umsg(&["send", "/answers", "x"]).text();
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/stays\n");
 }
@@ -288,7 +288,7 @@ fn a_queue_for_dead_letters_is_made_along_and_stays() {
         (&dead["max_messages"], &dead["ttl_seconds"]),
         (&json!(3), &json!(null))
     );
-    // The only user of the queue closes it, which removes the queue.
+    // `umsg send` is the only user of the queue, so its end removes the queue.
     site.umsg(&["send", "/q", "x"]).text();
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/dead\n");
     let help = site.umsg(&["create", "--help"]);
@@ -363,7 +363,7 @@ fn a_delayed_message_is_shown_dumped_and_loaded() {
     assert_eq!(copy["send_closed"], true);
 }
 
-/// Sends a message, and lets its only delivery fail.
+/// Sends a message, and lets its delivery fail.
 fn fail(site: &Site, queue: &str, message: &str) {
     site.umsg(&["send", queue, message]).text();
     let failed = site.umsg(&["recv", queue, "--exec", "false"]);
@@ -421,7 +421,7 @@ fn dead_letters_are_looked_at_and_sent_back() {
         (&json!("one"), &json!(3), &json!("/jobs"))
     );
     assert_eq!(letters[0]["id"], peeked["id"]);
-    // The options `--reason` and `--from` also select messages in the list, and the command sends nothing.
+    // `--reason` and `--from` also select messages when `umsg redrive` only lists messages, and sends none.
     let none = site.umsg(&["redrive", "/failed", "--reason", "expired"]);
     assert_eq!(none.text().lines().count(), 1);
     let all = site.umsg(&["redrive", "/failed", "--from", "jobs", "--json"]);

@@ -15,7 +15,7 @@ use umsg_testkit::artefacts::drop_in;
 
 const STUCK: Duration = Duration::from_secs(60);
 
-/// A program that prints the messages of a queue until the queue's end. A second argument selects edge-triggered events.
+/// A program that prints the messages of a queue until the end of the message stream. A second argument selects edge-triggered events.
 const POLLER: &str = r#"#include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -154,12 +154,12 @@ fn a_program_that_polls_before_the_first_lease_is_told_that_the_worker_was_kille
     for arguments in [&[][..], &["edges"]] {
         let stage = Stage::new(&[]);
         let poller = stage.poll(arguments);
-        // The poller is stopped, because it would get the message otherwise.
+        // The poller is stopped until the worker has leased the message. Otherwise the poller would receive it.
         poller.signal("STOP");
         stage.send("job", &[]);
         let worker = stage.lease();
         poller.signal("CONT");
-        // The poller checks the queue, finds it empty, and sleeps.
+        // In this time, the poller checks the queue, finds it empty, and sleeps.
         thread::sleep(Duration::from_millis(100));
         kill(worker);
         assert_eq!(poller.line(), "job");

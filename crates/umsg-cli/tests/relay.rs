@@ -228,7 +228,7 @@ fn a_message_that_waits_is_not_delivered_more_often() {
     let mut relay = Relay::start(&site, 1, &["--out", name, "--json"], None);
     let line = relay.line();
     assert!(line.contains("a message of 8 bytes is too long"), "{line}");
-    // The pause is long enough for several attempts: the relay makes one each second.
+    // The relay tries again each second, so it makes several attempts during this sleep.
     std::thread::sleep(Duration::from_millis(3500));
     assert_eq!(queue.attributes().messages, 1);
     assert_eq!(receive(&queue).0, b"too long");
@@ -270,7 +270,7 @@ fn a_queue_that_is_removed_is_followed_by_the_next_one_of_its_name() {
     });
     kernel.send(b"one", 1);
     assert_eq!(receive(&open(&site, &name)), (b"one".to_vec(), 1));
-    // The messages of the removed queue arrive before the messages of the queue that has replaced it.
+    // The messages of the kernel's removed queue arrive before the messages of the kernel's queue that has replaced it.
     let ours = open(&site, &name);
     relay.signal(Signal::STOP);
     kernel.send(b"two", 2);
@@ -352,7 +352,7 @@ fn sigterm_in_the_middle_of_a_stream_loses_nothing() {
     assert_eq!(arrived, all, "from the kernel to umsg, in order");
 }
 
-/// Sends eight messages through a relay that dies at the crash point with the third message. Returns how often each message arrived.
+/// Sends eight messages through a relay that reaches the crash point with the third message, and dies there. Returns how often each message arrived.
 #[cfg(feature = "crash-points")]
 fn deaths(point: &str) -> BTreeMap<u8, u32> {
     let site = Site::new();
@@ -428,7 +428,7 @@ fn a_death_beside_a_dead_letter_keeps_the_message() {
     relay.stop();
 }
 
-/// `UMSG_RELAY_KILLS` sets the number of kills.
+/// `UMSG_RELAY_KILLS` sets how many relays the test kills.
 #[test]
 fn kills_at_random_have_no_more_than_the_stated_effect() {
     let site = Site::new();
@@ -469,7 +469,7 @@ fn kills_at_random_have_no_more_than_the_stated_effect() {
         left == placed as usize
     };
     wait_until("messages to the kernel are missing", &mut wait_for_all);
-    // The last message arrives after all other messages.
+    // This message follows all other messages of the kernel's queue, so it arrives last.
     into.send(&u32::MAX.to_le_bytes(), 0);
     wait_until("messages from the kernel are missing", || {
         wait_for_all();

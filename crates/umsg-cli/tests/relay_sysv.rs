@@ -137,7 +137,7 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
     relay.stop();
 }
 
-/// The kernel does not copy a message that is longer than its limit.
+/// With MSG_COPY, the kernel refuses a message that is longer than msgmax.
 #[test]
 fn a_message_that_is_longer_than_a_lowered_limit_of_the_kernel_is_carried() {
     umsg_testkit::needs_root!();
@@ -156,7 +156,8 @@ fn a_message_that_is_longer_than_a_lowered_limit_of_the_kernel_is_carried() {
     relay.stop();
 }
 
-/// Sends eight messages of different types through a relay that dies at the crash point with the third message. Returns how often each type arrived.
+/// Sends eight messages of different types through a relay that reaches the crash point with the third message, and dies there. Returns how often
+/// each type arrived.
 #[cfg(feature = "crash-points")]
 fn deaths(point: &str, message: impl Fn(u8) -> Vec<u8>) -> BTreeMap<i64, u32> {
     let site = Site::new();
@@ -205,7 +206,7 @@ fn a_death_at_each_step_has_the_stated_effect() {
         ("OUT_LEASED", Some(1)),
         ("OUT_SENT", Some(2)),
         ("OUT_ENDED", Some(1)),
-        // Only messages without bytes reach this point.
+        // Only messages without bytes reach this crash point.
         ("IN_TAKEN", None),
     ] {
         let mut counts = deaths(point, |n| match point {
@@ -219,7 +220,7 @@ fn a_death_at_each_step_has_the_stated_effect() {
     }
 }
 
-/// `UMSG_RELAY_KILLS` sets the number of kills.
+/// `UMSG_RELAY_KILLS` sets how many relays the test kills.
 #[test]
 fn kills_at_random_lose_nothing() {
     let site = Site::new();

@@ -13,7 +13,7 @@ const KEY: &str = "key:0x00000007";
 const OTHER: &str = "key:0x00000008";
 /// The offset of the lock of a System V queue. Source: docs/format.md.
 const QUEUE_LOCK: u64 = 256;
-/// A value above every possible count or number.
+/// A value above every possible count, size or index in a header.
 const LARGE: [u8; 4] = [0xff, 0xff, 0xff, 0x3f];
 
 fn site_with(queues: &[&str]) -> Site {
@@ -152,7 +152,7 @@ const HOLDERS: [fn(&Site) -> Killed; 3] = [
     },
 ];
 
-/// Checks that a queue whose lock is never released is reported with the right reason, and that the command `remove` removes it.
+/// Checks that `umsg stat` reports the lock of a queue whose lock is never released, and that the command `remove` removes the queue.
 fn removed_without_its_lock(hold: fn(&Site) -> Killed, remove: &[&str]) {
     let site = site_with(&[KEY]);
     let _holder = hold(&site);

@@ -115,7 +115,7 @@ fn a_message_that_cant_be_printed_keeps_its_room_in_a_full_queue() {
     let site = Site::new();
     site.umsg(&["create", "/q", "--max-messages", "1"]).text();
     site.umsg(&["send", "/q", "lost?", "-p", "3"]).text();
-    // This sender is blocked until the other message is received: the failed receive must not make room.
+    // This sender is blocked until the message "lost?" is received: the failed receive must not make room.
     let sender = start(&mut site.command(&["send", "/q", "next"]));
     site.wait_for("/q", "blocked_senders", 1);
     shell(&site, "umsg recv /q > /dev/full").fails(1, &["is back in the queue"]);

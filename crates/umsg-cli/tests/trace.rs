@@ -101,7 +101,7 @@ impl Stage {
         let rings = std::fs::read_dir(self.site.path().join("ring"));
         let names = rings.into_iter().flatten().map(|entry| entry.unwrap());
         let names = names.map(|entry| entry.file_name().into_string().unwrap());
-        // A killed command also leaves the hidden file by which other processes polled its ring.
+        // A killed `umsg trace` also leaves the hidden file through which other processes polled its ring.
         names.filter(|name| !name.starts_with('.')).collect()
     }
 }
@@ -124,8 +124,8 @@ impl Attached {
     }
 }
 
-/// Returns a line without the parts that differ from run to run: time, process, duration, and whether the call slept. Even a short call sleeps if the
-/// kernel has to wait for a lock in one of its system calls or page faults.
+/// Returns a line of `umsg trace` without the parts that differ from run to run: time, process, duration, and whether the call slept. Even a short
+/// call sleeps if the kernel has to wait for a lock in one of its system calls or page faults.
 fn stable(line: &str) -> String {
     let (_, call) = line.split_once("] ").unwrap();
     let (call, rest) = call.split_once(" <").unwrap();
@@ -219,7 +219,7 @@ fn records_name_queue_process_thread_and_duration() {
             .find(|it| it["call"] == "mq_send" && it["data"] == data);
         found.unwrap_or_else(|| panic!("{data} in {records:?}"))
     };
-    // The messages in base64: those of the first thread, another thread, a child, and a program that the child executes.
+    // The data of the messages in base64: those of the first thread, another thread, a child, and a program that the child executes.
     let [first, thread, child, program] = ["Zmlyc3Q=", "dGhyZWFk", "Y2hpbGQ=", "cHJvZ3JhbQ=="];
     let pid = of(first)["pid"].as_u64().unwrap();
     assert_eq!(of(first)["tid"], pid);
@@ -287,7 +287,7 @@ fn a_running_process_is_traced_until_the_command_ends_and_goes_on() {
     attached.signal("-INT");
     assert_eq!(attached.process.0.wait().unwrap().code(), Some(0));
     assert!(stage.rings().is_empty(), "{:?}", stage.rings());
-    // A killed command leaves the process unchanged. The next command uses or removes the ring of the killed one.
+    // A killed `umsg trace` does not change the traced process. The next `umsg trace` uses or removes the ring of the killed one.
     let attached = stage.attach(&[], &process);
     attached.signal("-KILL");
     drop(attached);
@@ -295,7 +295,7 @@ fn a_running_process_is_traced_until_the_command_ends_and_goes_on() {
     let mut attached = stage.attach(&["--calls", "mq_receive"], &process);
     assert!(attached.line().contains("mq_receive(3</loop>, \"x\""));
     assert_eq!(stage.rings().len(), 1, "{:?}", stage.rings());
-    // The command ends with the process.
+    // `umsg trace --pid` ends when the traced process has ended.
     drop(process);
     assert_eq!(attached.process.0.wait().unwrap().code(), Some(0));
 }
@@ -325,7 +325,7 @@ fn a_process_waits_for_a_stopped_command_and_loses_no_record() {
     let attached = stage.attach(&["--json", "--calls", "mq_send"], &process);
     attached.line();
     attached.signal("-STOP");
-    // The ring has room for some thousand records. When the ring is full, the process waits, and sends nothing more.
+    // The ring has room for some thousand records. When the ring is full, the traced process waits for room, and sends nothing more.
     let sent = || stage.site.umsg(&["metrics"]).text().to_owned();
     let begin = Instant::now();
     let mut last = sent();
@@ -353,7 +353,7 @@ fn a_process_waits_for_a_stopped_command_and_loses_no_record() {
         assert!(last.is_none() || last == number);
         last = number;
     }
-    // A process that waits for room in the ring continues when the command is killed.
+    // A traced process that waits for room in the ring continues when `umsg trace` is killed.
     attached.signal("-STOP");
     thread::sleep(Duration::from_millis(500));
     attached.signal("-KILL");

@@ -52,7 +52,7 @@ fn waiting_and_new_messages_are_shown_once_and_stay_in_the_queue() {
         assert_eq!(data(&watcher.line()), "one");
         site.umsg(&["send", queue, "two", option, "3"]).text();
         assert_eq!(data(&watcher.line()), "two");
-        // The second message has the same text, but is another message.
+        // This message has the same text as the first one, but the watcher must show it as another message.
         site.umsg(&["send", queue, "one"]).text();
         assert_eq!(data(&watcher.line()), "one");
         site.umsg(&["send", queue, "three"]).text();
@@ -78,7 +78,7 @@ fn a_watched_queue_delivers_every_message_and_the_unseen_ones_are_counted() {
         .text();
     let received = support::end(take(receiver));
     assert_eq!(received.text(), format!("first\n{lines}"));
-    // The watcher may have seen one of the earlier messages. Otherwise it sees this message.
+    // The watcher prints one more line: for one of the earlier messages, or for this message.
     site.umsg(&["send", "/q", "last"]).text();
     let (code, errors) = watcher.end();
     assert_eq!(code, Some(0));
@@ -88,7 +88,7 @@ fn a_watched_queue_delivers_every_message_and_the_unseen_ones_are_counted() {
     );
 }
 
-/// Returns the child process of a guard, which then does not kill the process.
+/// Takes a child process out of its guard, which then does not kill the process.
 fn take(killed: Killed) -> std::process::Child {
     let mut killed = std::mem::ManuallyDrop::new(killed);
     std::mem::replace(
@@ -107,7 +107,7 @@ fn messages_over_the_rate_are_counted_and_not_shown() {
     let mut watcher = Watcher::start(&site, &["/q", "--json", "--rate", "3", "--count", "4"]);
     let first: Vec<Value> = (0..3).map(|_| data(&watcher.line())).collect();
     assert_eq!(first, ["0", "1", "2"]);
-    // The rate limit permits another message a moment later.
+    // A moment later, the rate limit permits a fourth line. The test sends messages until the watcher has printed that line and ended.
     let mut more = 0;
     while watcher.process.0.try_wait().unwrap().is_none() {
         more += 1;

@@ -17,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The time that a case watches for an event that must not happen.
 pub const A_WHILE: Duration = Duration::from_millis(150);
 
-/// Forks a child that does some work and returns the result.
+/// Forks a child that calls `work` and returns the result.
 ///
 /// # Panics
 /// If no process can be made.
@@ -125,7 +125,7 @@ impl<T: Carried> Child<'_, T> {
         );
     }
 
-    /// Waits for the end of the child, and returns its result.
+    /// Waits until the child returns its result and ends.
     ///
     /// # Panics
     /// If the child does not end, or ends with a failure.
@@ -170,7 +170,7 @@ thread_local! {
 /// # Panics
 /// If the thread finishes its work before it sleeps.
 pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
-    /// The number of consecutive checks: the first number applies if all waiters sleep, the second number otherwise.
+    /// The number of consecutive checks that must find the thread asleep: the first number applies if all waiters sleep, the second number otherwise.
     const LOOKS: (u32, u32) = (3, 60);
     let (mut quiet, mut seen) = (0, 0);
     wait_until(|| is_done() || sys::is_asleep(id));

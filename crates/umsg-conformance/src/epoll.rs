@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use crate::errno::Errno;
 
-/// The lowest descriptor number for sets. Lower numbers belong to the compared descriptors.
+/// The lowest descriptor number for sets. Lower numbers belong to descriptors whose numbers are compared.
 const ABOVE: RawFd = 150;
 
 /// The maximum number of events that a set reports.

@@ -22,7 +22,7 @@ fn profile_directory() -> Result<PathBuf, String> {
     Ok(directory.to_path_buf())
 }
 
-/// Returns the name of the cargo profile that builds into `directory`, and the target directory.
+/// Returns the name of the cargo profile that builds into `directory`, and the path of the target directory.
 fn profile(directory: &Path) -> Result<(&str, &Path), String> {
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -95,7 +95,7 @@ pub fn path() -> Result<&'static Path, String> {
     FOUND.get_or_init(find).as_deref().map_err(Clone::clone)
 }
 
-/// Installs the C library in a subdirectory of the target directory.
+/// Installs the C library in a subdirectory of the profile's directory, and returns the path of the subdirectory.
 fn install_c() -> Result<PathBuf, String> {
     let directory = profile_directory()?;
     let (profile, target) = profile(&directory)?;
@@ -118,7 +118,7 @@ fn find_c() -> Result<PathBuf, String> {
     existing(prefix.join("lib").join(C_NAME))
 }
 
-/// Returns the path of the C library: the library below `UMSG_C_PREFIX`, or the library of this profile, which cargo installs below its target
+/// Returns the path of the C library: the library below `UMSG_C_PREFIX`, or the library of this profile, which cargo installs in the profile's
 /// directory.
 ///
 /// # Errors

@@ -6,8 +6,8 @@
 //!        └────── report pipe ◄──┴──────────────────────────────────────┘
 //! ```
 //!
-//! The case process sends records through a pipe, the report. A record names a queue that the case will create, and that the runner removes at the
-//! end. Or the record says that the case passed, that it failed, or that the backend does not support the case. When the case process has ended, the
+//! The case process writes records to a pipe, the report. A record names a queue that the case will create, and that the runner removes at the end.
+//! Or the record says that the case passed, that it failed, or that the backend does not support the case. When the case process has ended, the
 //! runner kills the rest of its process group.
 
 use std::os::fd::{AsRawFd, RawFd};
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The maximum length of a record's text, in bytes; a longer text is cut off. One write puts such a record into the pipe as a whole.
 const LONGEST: usize = 3000;
 
-/// The pipe to which a case process writes its report. In other processes, the value is -1.
+/// In a case process, the descriptor of the pipe to which it writes its report. In other processes, the value is -1.
 static REPORT: AtomicI32 = AtomicI32::new(-1);
 
 /// The meaning of a record of the report.
@@ -67,7 +67,7 @@ fn report(tag: Tag, text: &[u8]) {
     let _ = sys::write_record(fd, &record);
 }
 
-/// Notes that the case may create this queue.
+/// Reports that the case may create this queue, so that the runner removes the queue at the end.
 pub(crate) fn announce(queue: &[u8]) {
     report(Tag::Queue, queue);
 }
@@ -156,8 +156,8 @@ fn run_here<F: Family>(
     sys::lead_group();
     sys::die_with_parent();
     sys::umask(0o022);
-    // The report moves to a high number, so that the low numbers that a case expects are free. Of the test program's other descriptors, only the
-    // standard streams stay open.
+    // First, all descriptors except the standard streams and the report are closed. Then the report moves to a high number, so that the low numbers
+    // that a case expects are free.
     sys::close_all(3, report_to as u32 - 1);
     sys::close_all(report_to as u32 + 1, u32::MAX);
     let report_to = move_up(report_to);
@@ -232,7 +232,7 @@ impl Supervision {
                 true
             }
             _ => {
-                // The report has ended: the runner only waits for the end of the child.
+                // The report is at its end, so the runner now only waits for the end of the child.
                 std::thread::sleep(patience);
                 false
             }
@@ -301,7 +301,7 @@ pub fn run<F: Family>(kind: &Kind<F>, helper: &Path, title: &str, case: Case<F>)
     }
 }
 
-/// The environment variable that marks a test program that was started again with the drop-in preloaded.
+/// The environment variable that marks this test program when it runs with the drop-in preloaded.
 const PRELOADED: &str = "UMSG_CONFORMANCE_PRELOADED";
 
 /// Starts this program again with the drop-in preloaded, and runs the test `title` in it.

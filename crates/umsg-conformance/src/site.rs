@@ -1,6 +1,6 @@
 //! The environment of a case: a backend, unique names, and the children, threads and users that make the calls.
 //!
-//! If the backend can't express a call, the case ends as skipped. Every other answer is returned as `Result<_, Errno>`.
+//! If the backend can't express a call, the case ends as skipped. A case gets every other answer as `Result<_, Errno>`.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -69,7 +69,7 @@ impl Site {
         }
     }
 
-    /// Returns the program that uses queues after an exec.
+    /// Returns the path of the program `mq_probe`, which uses queues after an exec.
     pub fn helper(&self) -> &Path {
         &self.helper
     }
@@ -81,7 +81,7 @@ impl Site {
         }
     }
 
-    /// Skips the case if each unlink by name opens the namespace, because that needs a free descriptor.
+    /// Skips the case if the backend opens the namespace for each call by name, because that needs a free descriptor.
     pub fn need_lasting_namespace(&self) {
         if self.backend.label() == "C library" {
             self.skip("it looks for the namespace at each call");
@@ -100,7 +100,7 @@ impl Site {
         self.announced(format!("{start:x<width$}", width = length + 1))
     }
 
-    /// Announces a name that the case chose, so that the queue of this name is removed at the end of the case.
+    /// Reports a name that the case chose, so that the runner removes the queue of this name at the end of the case.
     pub fn announced(&self, name: impl Into<Vec<u8>>) -> CString {
         let name = CString::new(name).expect("no NUL in a name");
         runner::announce(name.to_bytes());
@@ -168,7 +168,7 @@ impl fmt::Debug for Queue<'_> {
     }
 }
 
-/// Two values are equal if they have the same descriptor.
+/// Two values are equal if they have the same descriptor number.
 impl PartialEq for Queue<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.fd == other.fd
@@ -230,7 +230,7 @@ impl<'a> Queue<'a> {
         .collect()
     }
 
-    /// Fills a non-blocking queue with one-byte messages of priority 0. Returns the number of messages.
+    /// Fills a non-blocking queue with one-byte messages of priority 0. Returns the number of messages that it has sent.
     pub fn fill(self) -> usize {
         let mut count = 0;
         while self.send(b"x", 0) != Err(Errno::EAGAIN) {

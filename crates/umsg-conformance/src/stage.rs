@@ -38,12 +38,12 @@ impl<B: Basics + ?Sized> Stage<B> {
         }
     }
 
-    /// Forks a child that does some work and returns the result.
+    /// Forks a child that calls `work` and returns the result.
     pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
         children::start(&*self.backend, work)
     }
 
-    /// Does some work as another user, and returns its result. Needs root.
+    /// Calls `work` in a child that runs as another user, and returns the result. Needs root.
     pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
         self.need_root();
         children::start_as(&*self.backend, user, work).result()

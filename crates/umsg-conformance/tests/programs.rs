@@ -31,7 +31,7 @@ fn a_program_without_umsg_has_no_queues_when_the_kernel_may_have_none() {
     assert!(ran.text.contains("EMFILE"), "{}", ran.text);
 }
 
-/// Returns the summary that pmqtest prints for each pair of threads: `#1 -> #0, Min 2, Cur 3, Avg 5, Max 102`.
+/// Returns for how many pairs of threads pmqtest printed a summary: `#1 -> #0, Min 2, Cur 3, Avg 5, Max 102`.
 fn pairs(ran: &Ran) -> usize {
     ran.text
         .lines()
@@ -74,7 +74,7 @@ fn pmqtest_makes_its_rounds_with_several_threads() {
     pmqtest(&["-q", "-l", "500", "-i", "100", "-t", "2"], 2);
 }
 
-// With a time-out, pmqtest may end after a few rounds on both sides, so the test does not compare the rounds.
+// With a time-out, pmqtest may end after a few rounds on both sides, so the test does not compare the numbers of rounds.
 #[test]
 fn pmqtest_sums_up_with_time_outs() {
     pmqtest(&["-q", "-D", "3", "-i", "100", "-T", "1"], 1);
@@ -104,7 +104,7 @@ fn example(source: &str) -> PathBuf {
         .join(source)
 }
 
-/// Compiles a program in `tests/programs`.
+/// Compiles a program in `tests/programs`. Returns `None` if there is no C compiler.
 fn compile(source: &str, into: &Path, options: &[&str]) -> Option<PathBuf> {
     if on_the_path("cc").is_none() {
         missing("a C compiler");

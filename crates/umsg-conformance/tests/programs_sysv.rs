@@ -34,7 +34,7 @@ fn script(interpreter: &str, name: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Runs a command on both sides, and checks that it prints the same text.
+/// Runs a command on both sides, and checks that it prints the same text on both.
 fn answers_alike(command: impl Fn() -> Option<Command>) -> Option<Ran> {
     command()?;
     let (kernel, umsg) = on_both(|| command().expect("it was there before"));

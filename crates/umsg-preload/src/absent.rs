@@ -1,5 +1,5 @@
-//! The last name for which the program found no queue. A program that waits for a queue opens the same name repeatedly, and all openings except the
-//! last one fail. These openings only compare the state of the directory, and do not look for the name ([`umsg::posix::Directory`]).
+//! The last name for which the program found no queue. A program that waits for a queue to appear opens the same name repeatedly, and all openings
+//! except the last one fail. These openings only compare the state of the directory, and do not look for the name ([`umsg::posix::Directory`]).
 //!
 //! | the opening of a missing name | does |
 //! |---|---|
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use umsg::Namespace;
 use umsg::posix::Directory;
 
-/// True once a search for a name has found no queue.
+/// True once a search for any name has found no queue.
 static IS_ANY: AtomicBool = AtomicBool::new(false);
 
 static LAST: Mutex<Option<Absent>> = Mutex::new(None);
 
 struct Absent {
-    /// The name, without its slash.
+    /// The name for which no queue was found, without its slash.
     name: Box<[u8]>,
     /// The state of the directory before the search that found no queue of the name.
     directory: Option<Directory>,
@@ -56,8 +56,8 @@ fn known_of_last(namespace: &Namespace, name: &[u8]) -> Option<Known> {
             absent.directory = Some(then);
             Some(Known::Absent)
         }
-        // The directory has changed, so the remembered state is dropped. In a directory that changes all the time, comparing the states would never
-        // save a call.
+        // The directory has changed, so the remembered state is dropped. If the directory changes all the time, comparing the states would never save
+        // a search.
         Some(_) => None,
     }
 }

@@ -53,7 +53,7 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
         return Ok(None);
     };
     signals::announce();
-    // `look_at_all` may have entered this descriptor in the table, together with all other inherited ones.
+    // `look_at_all` may have entered this descriptor into the table, together with all other inherited ones.
     if process::owns_table()
         && let Some(held) = table::hold(number)
     {

@@ -23,15 +23,16 @@ use umsg_shm::sys::stack::roomy;
 use crate::adopt::adopt;
 use crate::{errno, fd, knobs, ours, process, start, table};
 
-/// The number of descriptors that are tried one by one, from 0 on. Listing them in /proc would take ten times as long, because the kernel creates an
-/// inode for each listed descriptor.
+/// The number of descriptor numbers that are tried one by one, from 0 on. Listing them in /proc would take ten times as long, because the kernel
+/// creates an inode for each listed descriptor.
 const FEW: c_int = 16;
 
 /// Set once all inherited descriptors have been inspected. The unit tests inherit none.
 #[unsafe(link_section = ".data.umsg")]
 static COMPLETE: AtomicBool = AtomicBool::new(cfg!(test));
 
-/// A bit for each descriptor number that was inspected and does not belong to a queue.
+/// One bit for each descriptor number. The bit is set if the number was inspected and belongs to no inherited queue, or if the process got the number
+/// after its start.
 #[unsafe(link_section = ".data.umsg")]
 static SEEN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
@@ -66,7 +67,7 @@ pub(crate) fn are_expected() -> bool {
     !COMPLETE.load(Ordering::Acquire)
 }
 
-/// Returns the word of [`SEEN`] that has the bit of a number, and the mask of the bit. `None` if the number is too high.
+/// Returns the word of [`SEEN`] that contains the bit of a number, and the mask of the bit. Returns `None` if the number is too high.
 #[inline(always)]
 fn seen(number: c_int) -> Option<(&'static AtomicU64, u64)> {
     // A negative number becomes a large number without a bit.
@@ -102,8 +103,8 @@ fn status(number: c_int) -> Option<Stat> {
     fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok())
 }
 
-/// Enters the queues with which the program was started. Returns false in a vfork child, which has no table, and during an inspection by the same
-/// thread: then no queue is entered.
+/// Enters the queues with which the program was started into the table. Returns false in a vfork child, which has no table, and during an inspection
+/// by the same thread: then no queue is entered.
 pub(crate) fn look_at_all() -> bool {
     if COMPLETE.load(Ordering::Acquire) {
         return true;
@@ -122,7 +123,7 @@ pub(crate) fn look_at_all() -> bool {
     true
 }
 
-/// The directory that lists the descriptors.
+/// The directory that lists the descriptors of this process.
 const LIST: &str = "/proc/self/fd";
 
 fn enter_inherited() {
@@ -158,7 +159,8 @@ fn count() -> usize {
     rustix::fs::stat(LIST).map_or(0, |status| status.st_size as usize)
 }
 
-/// Enters the queues among the descriptors that a directory of /proc lists after its current position. Returns the number of descriptors.
+/// Enters into the table the queues among the descriptors that a directory of /proc lists after its current position. Returns the number of listed
+/// descriptors.
 fn look_at_listed(directory: impl AsFd) -> usize {
     let mut room = [MaybeUninit::uninit(); 1024];
     let mut entries = RawDir::new(directory, &mut room);
@@ -173,7 +175,7 @@ fn look_at_listed(directory: impl AsFd) -> usize {
     count
 }
 
-/// Enters a descriptor, if it is a queue's. Returns whether the descriptor is open.
+/// Enters a descriptor into the table, if it is that of an inherited queue. Returns whether the descriptor is open.
 fn look_at(number: c_int) -> bool {
     let status = status(number);
     if let Some(status) = &status {
@@ -199,7 +201,7 @@ fn may_be_queue(status: &Stat) -> bool {
         && status.st_size % PAGE == 0
 }
 
-/// Enters a descriptor, if it is a queue's.
+/// Enters a descriptor into the table, if it is that of a queue.
 pub(crate) fn received(number: c_int) {
     if table::knows(number) {
         // If the drop-in missed the close of this number, the number's entry is stale, and this call removes the entry.

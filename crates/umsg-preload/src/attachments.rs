@@ -16,9 +16,9 @@ pub(crate) struct Attached {
     /// The doorbells of the queue. This field precedes the queue, because fields are dropped in order.
     pub(crate) doorbells: Doorbells,
     pub(crate) queue: Queue,
-    /// Device and inode of the segment's file. A comparison shows whether a descriptor still belongs to the queue in the table.
+    /// The device and inode of the segment's file. They show whether a descriptor still refers to this queue.
     pub(crate) identity: (u64, u64),
-    /// The blocking mode of calls.
+    /// Whether calls on the queue block.
     pub(crate) blocking: Blocking,
     /// Flags of the opening that F_GETFL must show, but that the open file description does not have.
     pub(crate) shown_flags: c_int,
@@ -73,7 +73,7 @@ impl Attached {
         self.created.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether the queue may be vacated when only the caller uses it.
+    /// Returns whether the segment of the queue may become vacant when only the caller uses the queue.
     pub(crate) fn may_be_vacated(&self) -> bool {
         self.created().is_some_and(|then| !then.has_forked_since())
             && !self.blocking.was_shared()

@@ -7,9 +7,9 @@
 //! | unknown | each call asks the kernel | the end of a change (fcntl, ioctl, mq_setattr): known; a fork: shared |
 //! | shared | another process may have a descriptor: each call asks the kernel | the next opening: known |
 //!
-//! A description that mq_open returns has a known flag. The description becomes shared when the program duplicates a descriptor, clears its
-//! FD_CLOEXEC, or passes it over a socket. A forked child has all descriptors, so the word also has the number of forks before the opening. After a
-//! further fork, the description is shared, in the parent and in the child. A description that this process did not open is shared from the
+//! The flag of a description that mq_open returns is known. The description becomes shared when the program duplicates a descriptor, clears its
+//! FD_CLOEXEC, or passes it over a socket. A forked child has all descriptors, so the state also contains the number of forks before the opening.
+//! After a further fork, the description is shared, in the parent and in the child. A description that this process did not open is shared from the
 //! beginning.
 //!
 //! The state is one word, so that signal handlers and other threads may change the flag at any time. The word's version shows whether two changes ran
@@ -33,7 +33,7 @@ const FAILS: u64 = 3;
 const VERSION: u64 = 4;
 const VERSIONS: u64 = (1 << 32) - VERSION;
 
-/// The number of forks of this process and its ancestors. The upper half of a [`Blocking`] word has the number at the opening.
+/// The number of forks of this process and its ancestors. The upper half of a [`Blocking`] word contains this number at the time of the opening.
 #[unsafe(link_section = ".data.umsg")]
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -67,7 +67,7 @@ fn note_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of forks at a certain time, in the upper half of the word.
+/// The number of forks at a certain time, in the upper half of a [`Blocking`] word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forks(u64);
 
@@ -77,7 +77,7 @@ impl Forks {
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
 
-    /// Returns whether a child may have a descriptor that this process opened after the time of `self` and has closed.
+    /// Returns whether a child may have a descriptor that this process opened after the time of `self`, and has meanwhile closed.
     pub(crate) fn has_forked_since(self) -> bool {
         // Acquire: pairs with the release in `note_fork_in_parent`. If a fork is no longer in progress, the number of forks includes it.
         FORKING.load(Ordering::Acquire) != 0 || Forks::now() != self
@@ -88,13 +88,13 @@ impl Forks {
         self.0 | 1
     }
 
-    /// Converts a word of [`word`](Self::word) back.
+    /// Converts a word that [`word`](Self::word) has returned back.
     pub(crate) fn of_word(word: u64) -> Forks {
         Forks(word >> 32 << 32)
     }
 }
 
-/// The blocking mode of a queue's descriptors; see the module. Every load and store is Relaxed: the word publishes no other data.
+/// Whether calls on a queue's descriptors block; see the module. Every load and store is Relaxed: the word publishes no other data.
 pub(crate) struct Blocking {
     word: AtomicU64,
     /// True once a description was shared other than by a fork.
@@ -109,7 +109,7 @@ impl Blocking {
         }
     }
 
-    /// Enters the flag of a new description. `forks` was read before the opening, because a child of a later fork has the descriptor, too.
+    /// Stores the flag of a new description. `forks` was read before the opening, because a child of a later fork has the descriptor, too.
     pub(crate) fn open(&self, is_nonblocking: bool, forks: Forks) {
         let now = self.word.load(Ordering::Relaxed);
         let unknown = forks.0 | next_version(now) & VERSIONS;
@@ -168,7 +168,7 @@ fn is_shared(word: u64) -> bool {
     word & VALUE == SHARED || word >> 32 << 32 != Forks::now().0
 }
 
-/// Returns an unknown state of the next version.
+/// Returns the word for the unknown state, with the next version.
 fn next_version(word: u64) -> u64 {
     word & !VERSIONS & !VALUE | word.wrapping_add(VERSION) & VERSIONS | UNKNOWN
 }

@@ -75,8 +75,9 @@ pub(crate) const DEFERRED: c_int = 0;
 /// cancellation points.
 pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, enabling this ends it at once, so no frame of Rust
-/// may be on the stack below this function. Once a thread has enabled it, all calls check the cancellation type of their thread.
+/// Chooses whether the thread may end at any instruction, as libc's function of this name does. If the thread is already cancelled, that choice ends
+/// it at once, so no frame of Rust may be on the stack below this function. Once a thread has made that choice, all calls check the cancellation type
+/// of their thread.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -112,8 +113,9 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, enabling this ends it at once, so no frame of Rust
-/// may be on the stack below this function. Once a thread has enabled it, all calls check the cancellation type of their thread.
+/// Chooses whether the thread may end at any instruction, as libc's function of this name does. If the thread is already cancelled, that choice ends
+/// it at once, so no frame of Rust may be on the stack below this function. Once a thread has made that choice, all calls check the cancellation type
+/// of their thread.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -221,8 +223,9 @@ pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
     }
 }
 
-/// Exports a cancellation point of libc. The name takes up to five arguments, or six if it never returns [`BEGIN_AGAIN`], and no floating point
-/// number. The exported function calls a Rust function with the same arguments. If there is no fifth argument, it passes 0 (no time-out).
+/// Exports a cancellation point of libc. The exported function takes up to five arguments, or six if it never returns [`BEGIN_AGAIN`], and no
+/// floating point number. It calls a Rust function with the same arguments. With `(0)` after that function's name, the exported function takes four
+/// arguments, and passes 0 as the fifth (no time-out).
 macro_rules! cancellation_point {
     ($(#[$doc:meta])* $name:ident => $function:ident(0), $traced:ident) => {
         $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function $traced "xor r8d, r8d", "mov x4, xzr" }
@@ -242,7 +245,7 @@ macro_rules! cancellation_point {
             std::arch::naked_asm!(
                 ".cfi_startproc",
                 $x86_64,
-                // The stack has the five arguments, and is aligned for a call.
+                // From here on, the five arguments are on the stack, and the stack is aligned for a call.
                 "push rdi",
                 ".cfi_adjust_cfa_offset 8",
                 "push rsi",
@@ -263,8 +266,8 @@ macro_rules! cancellation_point {
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_restore_state",
-                // The stack has four more words: the type of cancellation, the result, a sixth argument, and an unused word. Only calls that never
-                // restart have a sixth argument.
+                // From here on, the stack has four more words: the type of cancellation, the result, a sixth argument, and an unused word. Only calls
+                // that never begin again have a sixth argument.
                 "3: sub rsp, 32",
                 ".cfi_def_cfa_offset 80",
                 "mov [rsp + 16], r9",
@@ -340,7 +343,7 @@ macro_rules! cancellation_point {
                 ".cfi_restore x30",
                 "ret",
                 ".cfi_restore_state",
-                // The stack has the type of cancellation at 56, and the result at 64.
+                // From here on, the type of cancellation is at offset 56 of the stack, and the result at offset 64.
                 "3: mov w0, {deferred}",
                 "str w0, [sp, 56]",
                 "adrp x16, {type_setter}",

@@ -17,7 +17,7 @@ use libc::{Elf64_Sym, Elf64_Word};
 /// An entry of the loader's list. Source: `struct link_map` in link.h of glibc.
 #[repr(C)]
 struct Library {
-    /// The difference between the addresses in memory and in the file.
+    /// The difference between a symbol's address in memory and its address in the file.
     base: usize,
     name: *const c_char,
     dynamic: *const Dynamic,
@@ -31,7 +31,7 @@ struct Dynamic {
     value: usize,
 }
 
-/// The loader's record for debuggers, which has the address of its list. Source: `struct r_debug` in link.h of glibc.
+/// The loader's record for debuggers, which contains the address of its list. Source: `struct r_debug` in link.h of glibc.
 #[cfg(target_env = "gnu")]
 #[repr(C)]
 struct Debug {
@@ -40,7 +40,7 @@ struct Debug {
 }
 
 unsafe extern "C" {
-    /// The loader's list of the program's libraries.
+    /// The loader's record with its list of the program's libraries.
     #[cfg(target_env = "gnu")]
     static _r_debug: Debug;
     /// The drop-in's own dynamic section: the linker defines it in each library.
@@ -60,8 +60,8 @@ static FIRST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(link_section = ".data.umsg")]
 static LAST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 
-/// Finds the drop-in in the loader's list, and libc after it. Returns whether it has found both. If the program has loaded the drop-in by dlopen, the
-/// result is false. The function is called at the program's start.
+/// Finds the drop-in in the loader's list, and libc after it. Returns whether both were found. If the program has loaded the drop-in by dlopen, the
+/// result is false. The drop-in calls this function at the program's start.
 pub(crate) fn start() -> bool {
     let own = libraries(first()).find(|library| ptr::eq(library.dynamic, &raw const _DYNAMIC));
     let behind = own.map_or(ptr::null_mut(), |own| own.next.load(Ordering::Acquire));
@@ -89,10 +89,10 @@ fn first() -> *mut Library {
     ptr::null_mut()
 }
 
-/// A function that only glibc exports, or a library that replaces glibc.
+/// The name of a function that only glibc exports, or a library that replaces glibc.
 const LIBC: &CStr = c"gnu_get_libc_version";
 
-/// Returns the entries of the list from the given entry on. Must be called while the program starts.
+/// Returns the entries of the loader's list from the given entry on. Must be called while the program starts.
 fn libraries(first: *mut Library) -> impl Iterator<Item = &'static Library> {
     // SAFETY: the pointer points to an entry of the list, or is null. While the program starts, no entry is removed.
     let at = |entry: *mut Library| unsafe { entry.as_ref() };
@@ -127,7 +127,7 @@ fn hash_of(name: &[u8]) -> u32 {
     })
 }
 
-/// The result of the search in one library.
+/// The result of the search for a name in one library.
 #[derive(Debug, PartialEq)]
 enum Found {
     Function(*mut c_void),
@@ -135,7 +135,7 @@ enum Found {
     Unknown,
 }
 
-/// The tables of a library.
+/// The tables of a library that the search reads.
 struct Tables {
     symbols: *const Elf64_Sym,
     strings: *const c_char,
@@ -164,7 +164,7 @@ impl Library {
                 DT_VERSYM => versions = address,
                 _ => {}
             }
-            // SAFETY: this entry is not the last one.
+            // SAFETY: this entry is not the last one of the dynamic section.
             entry = unsafe { entry.add(1) };
         }
         let is_complete = symbols != 0 && strings != 0 && hash != 0;

@@ -29,7 +29,7 @@ pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
 }
 
 /// If the user has requested explanations, checks whether the kernel has a POSIX queue with the name that was not found. If it has, prints that the
-/// program that created the kernel's queue runs without the drop-in.
+/// queue may belong to a program that runs without the drop-in.
 pub(crate) fn look_in_kernel(name: &[u8]) {
     let bare = name.strip_prefix(b"/").unwrap_or(name);
     let Ok(bare) = CString::new(bare) else {
@@ -63,7 +63,7 @@ pub(crate) fn look_in_kernel(name: &[u8]) {
     }
 }
 
-/// Returns whether the user asked for explanations.
+/// Returns whether the user has requested explanations (UMSG_DEBUG).
 pub(crate) fn is_on() -> bool {
     std::env::var_os("UMSG_DEBUG").is_some_and(|value| !value.is_empty() && value != "0")
 }

@@ -20,7 +20,7 @@ use umsg_shm::sys::reserved_descriptors;
 use crate::attachments::Attached;
 use crate::fd;
 
-/// A list of the queue's descriptor numbers that were registered. Entries are only added, at the front.
+/// A list of those descriptor numbers of the queue that were registered. Entries are only added, at the front.
 pub(crate) struct Doorbells(AtomicPtr<Registered>);
 
 struct Registered {
@@ -78,8 +78,8 @@ impl Doorbells {
                 is_duplicate,
                 next: first,
             }));
-            // Release: publishes the contents of the entry. If another thread was first, the acquire load at the beginning of the loop makes its
-            // entry visible.
+            // Release: publishes the contents of the entry. If another thread was first, the acquire load at the beginning of the loop makes that
+            // thread's entry visible.
             let outcome =
                 self.0
                     .compare_exchange(first, entry, Ordering::Release, Ordering::Relaxed);

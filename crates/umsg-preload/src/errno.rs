@@ -14,14 +14,14 @@ pub(crate) fn get() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets errno, and returns the value of a failed call.
+/// Sets errno, and returns -1, the result of a failed call.
 #[cold]
 pub(crate) fn fail<T: From<i8>>(errno: c_int) -> T {
     set(errno);
     T::from(-1)
 }
 
-/// Converts the outcome of a call to another library: its errno, or its return value.
+/// Converts the result of a C function: -1 to the errno, any other value to a success.
 pub(crate) fn result<T: PartialEq + From<i8>>(outcome: T) -> Result<T, c_int> {
     if outcome == T::from(-1) {
         Err(get())

@@ -1,4 +1,4 @@
-//! Queries about a descriptor. They are bare system calls, because libc's functions are hooked by the drop-in.
+//! System calls on a descriptor. They are bare system calls, because the drop-in hooks libc's functions.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ pub(crate) fn borrow(number: c_int) -> Option<BorrowedFd<'static>> {
     (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
 }
 
-/// Returns the flags of the open file description, with the access mode.
+/// Returns the flags of the descriptor's open file description, including the access mode.
 pub(crate) fn status_flags(descriptor: BorrowedFd<'_>) -> Result<c_int, Errno> {
     // The flags are an int, which rustix represents as unsigned.
     rustix::fs::fcntl_getfl(descriptor).map(|flags| flags.bits().cast_signed())
@@ -31,7 +31,7 @@ pub(crate) fn lowest(descriptor: OwnedFd, close_on_exec: bool) -> OwnedFd {
     }
 }
 
-/// Returns the device and the inode of the open file.
+/// Returns the device and the inode of the file that is open as this descriptor.
 pub(crate) fn identity(number: c_int) -> Option<(u64, u64)> {
     let status = rustix::fs::fstat(borrow(number)?).ok()?;
     Some((status.st_dev, status.st_ino))

@@ -6,13 +6,13 @@ use umsg_shm::sys::stack::roomy;
 use crate::hooks::stream;
 use crate::{kept, mqueue, process, signals, vacated};
 
-/// Returns the namespace, or the reason why there is none. After an error, the next call tries again.
+/// Returns the namespace of this process, or the reason why there is none. After an error, the next call tries again.
 pub(crate) fn namespace() -> Result<&'static Namespace, NamespaceError> {
     signals::announce();
     Namespace::of_this_process()
 }
 
-/// Checks whether this process was created in another IPC namespace by a system call that libc does not make.
+/// If a system call that libc does not make created this process in another IPC namespace, makes the next call determine the namespace again.
 #[inline(always)]
 pub(crate) fn notice_child() {
     if process::is_unnoticed_child() {
@@ -23,7 +23,7 @@ pub(crate) fn notice_child() {
 #[cold]
 fn look_at_child() {
     if process::owns_table() && ipc::has_moved() {
-        // The value is not dropped, because the parent is still in the old IPC namespace.
+        // The call of `ipc::Used::leave` is left out, because the parent is still in the old IPC namespace.
         std::mem::forget(after_move(true));
     }
 }
@@ -37,7 +37,8 @@ pub(crate) fn before_move() {
 }
 
 /// Makes the next call determine the namespace again, because the process has moved to another IPC namespace. Open descriptors still refer to their
-/// queues. Identifiers of System V queues are those of the new namespace. Returns the directory of the IPC namespace that the process has left.
+/// queues. Identifiers of System V queues now refer to queues of the new namespace. Returns the directory of the IPC namespace that the process has
+/// left.
 pub(crate) fn after_move(is_new: bool) -> Option<ipc::Used> {
     let used = ipc::note_move(is_new);
     umsg::sysv::raw::forget_all();

@@ -143,6 +143,6 @@ fn acknowledge(socket: &OwnedFd, last: u8) {
     message[4..6].copy_from_slice(&NLMSG_NOOP.to_ne_bytes());
     message[6..8].copy_from_slice(&NLM_F_ACK.to_ne_bytes());
     message[11] = last;
-    // If the socket is full, its receiver already has a message to read.
+    // An error is ignored: if the socket is full, its receiver already has a message to read.
     let _ = send(socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

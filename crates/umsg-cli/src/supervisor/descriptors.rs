@@ -1,7 +1,8 @@
 //! The descriptors of the supervised programs that refer to queues.
 //!
-//! The supervisor keeps its own descriptor for each open file description. So it can compare, by kcmp(2), whether a program's descriptor number still
-//! refers to that description. Programs close descriptors without a call to the supervisor: [`Descriptors::sweep`] finds the closed ones.
+//! For each recorded descriptor of a program, the supervisor keeps its own descriptor of the same open file description. So it can compare, by
+//! kcmp(2), whether a program's descriptor number still refers to that description. Programs close descriptors without a call to the supervisor:
+//! [`Descriptors::sweep`] finds the closed ones.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -68,7 +69,7 @@ impl Opened {
         }
     }
 
-    /// Returns the same queue with another file. The access mode stays the same.
+    /// Returns the same queue with a file in memory, which shows the queue's state as a file of /dev/mqueue does. The access mode stays the same.
     pub fn shown_as(&self, file: OwnedFd) -> Opened {
         Opened {
             file,
@@ -153,7 +154,7 @@ pub struct Descriptors {
     /// The queues that programs poll, by the identity of the FIFO. An entry stays after all recorded descriptors are closed, because a forked child
     /// may use its copy of a descriptor much later.
     polled: Mutex<HashMap<(u64, u64), Arc<Opened>>>,
-    /// The lock is held while a descriptor of a program is replaced.
+    /// This lock is held while a descriptor of a program is replaced.
     replacing: Mutex<()>,
     /// The number of openings in progress: a program may already use the queue, but the queue is not yet in `known`.
     opening: AtomicU32,
@@ -187,8 +188,8 @@ fn identity(file: impl AsFd) -> Result<(u64, u64), i32> {
 }
 
 impl Descriptors {
-    /// Returns the queue to which a thread's descriptor refers. `Ok(None)` means that the descriptor refers to no queue, so that the kernel performs
-    /// the call.
+    /// Returns the queue to which a thread's descriptor refers. `Ok(None)` means that the descriptor refers to no queue. Then the kernel performs the
+    /// call.
     pub fn find(&self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
         let known = lock(&self.known).get(&(thread, number)).map(Arc::clone);
         if let Some(known) = known
@@ -259,7 +260,7 @@ impl Descriptors {
     /// Returns whether one of these descriptor numbers may refer to a queue.
     pub fn may_know(&self, numbers: &[RawFd]) -> bool {
         // Acquire: pairs with the Release at the end of an opening. The load comes before the search in `known`: if no opening is in progress, each
-        // queue that the caller has is in `known`.
+        // queue that the calling program has open is in `known`.
         let is_opening = self.opening.load(Ordering::Acquire) != 0;
         !numbers.is_empty()
             && (is_opening

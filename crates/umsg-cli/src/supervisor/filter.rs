@@ -120,8 +120,8 @@ const PATHS: &[libc::c_long] = &[
     libc::SYS_inotify_add_watch,
 ];
 
-/// The calls that have either a path or, with AT_EMPTY_PATH, only a descriptor (as fstat(3) of glibc). Each call has the index of the argument with
-/// this flag.
+/// The calls that have either a path or, with AT_EMPTY_PATH, only a descriptor (as fstat(3) of glibc). Each entry has the number of the call, and the
+/// index of the argument that contains AT_EMPTY_PATH.
 const FLAGGED: &[(libc::c_long, u32)] = &[
     (libc::SYS_newfstatat, 3),
     (libc::SYS_statx, 2),
@@ -345,8 +345,8 @@ fn apply(settings: Settings) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new, and has no other owner.
     let listener = unsafe { OwnedFd::from_raw_fd(listener as i32) };
-    // Linux 6.6 and later: a wake-up between the supervisor and the program keeps both on one processor. An older kernel chooses the processor.
-    // SAFETY: the kernel reads a number.
+    // Linux 6.6 and later: with this flag, the supervisor and the program wake each other on the same processor. An older kernel refuses the call,
+    // and chooses the processor itself. SAFETY: the third argument is a number, not a pointer.
     unsafe {
         libc::ioctl(
             listener.as_raw_fd(),

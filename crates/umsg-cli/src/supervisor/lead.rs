@@ -24,7 +24,7 @@ pub struct Turn(u64);
 impl Lead {
     /// Marks that the leader has received a call.
     pub fn begin(&self) -> Turn {
-        // SeqCst: pairs with `Pause::may_be_long`, which stores the flag of a long pause before it reads this word.
+        // SeqCst: pairs with `Pause::may_be_long`, which sets the flag of a long pause before it reads this word.
         Turn(self.0.fetch_add(1, Ordering::SeqCst) + 1)
     }
 

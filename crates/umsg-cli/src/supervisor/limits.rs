@@ -5,8 +5,8 @@
 //! next call of a supervised program. For other processes, the supervisor's watch thread wakes up and sets the limit at once. When the last
 //! descriptor for writing is closed, the supervisor ends the inotify watch of the file.
 //!
-//! A file that a program can also read shows the number after some [`TABS`]. A write at the beginning replaces tabs, so the written text ends before
-//! the old number: `5` written over the number 10 is 5, and not 50. The position of the descriptor doesn't matter.
+//! If a program opens a limit for reading and writing, the file shows the present number after some [`TABS`]. A write at the beginning replaces tabs,
+//! so the written text ends before the old number: `5` written over the number 10 is 5, and not 50. The position of the descriptor doesn't matter.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -39,11 +39,11 @@ struct Open {
     /// The file in memory that the program writes. The descriptor has an open file description of its own, which belongs to the supervisor.
     file: OwnedFd,
     can_read: bool,
-    /// The thread that opened the file, and the number of its descriptor.
+    /// The thread that opened the file, and the number of its descriptor. None until the program has the descriptor.
     holder: Option<(pid_t, RawFd)>,
 }
 
-/// The open limits.
+/// The limits that programs have open for writing.
 pub struct Limits {
     /// An epoll set that contains `events`, once `events` exists. It is ready when `events` is ready.
     ready: OwnedFd,
@@ -85,8 +85,8 @@ impl Limits {
         Ok(self.events.get_or_init(|| events))
     }
 
-    /// Watches a file that a program is about to get, or has inherited. `can_read` says whether the program can also read the file. Returns the
-    /// number of the watch.
+    /// Watches the file of a limit that a program is about to get, or has inherited. `can_read` says whether the program can also read the file.
+    /// Returns the number of the watch.
     pub fn watch(
         &self,
         queues: &Arc<Queues>,
@@ -132,7 +132,7 @@ impl Limits {
         }
     }
 
-    /// Removes a watch, because the program has not got the file.
+    /// Removes the watch of a file, because the supervisor could not give the file to the program.
     pub fn forget(&self, watch: i32) {
         let is_known = self.open().remove(&watch).is_some();
         if let Some(events) = self.events.get().filter(|_| is_known) {
@@ -162,8 +162,8 @@ impl Limits {
             };
             entry.settle(&refused);
             let is_closed = event.events().contains(inotify::ReadFlags::CLOSE_WRITE);
-            // The event may be the close of another open file description of the same file, for example of /dev/stdout. So the limit stays watched
-            // while its program still has it.
+            // The closed descriptor may be that of another open file description of the same file, for example of /dev/stdout. So the supervisor
+            // watches the limit as long as its program has the recorded descriptor.
             if is_closed && !entry.is_held() {
                 open.remove(&event.wd());
                 let _ = inotify::remove_watch(events, event.wd());
@@ -180,7 +180,7 @@ impl AsFd for Limits {
 }
 
 impl Open {
-    /// Sets the limit to the value that was written, and makes the file show the present value.
+    /// Sets the limit to the value that the program wrote, and makes the file show the present value.
     fn settle(&self, refused: impl Fn(Limit, &dyn Display)) {
         let is_written = || limit::is_written(self.file.as_fd());
         // A file without read permission is empty until a program writes to it. So any text in it is new.
@@ -214,7 +214,7 @@ impl Open {
             Some(beginning) if self.can_read => beginning,
             _ => text,
         };
-        // If the text has no end, digits of the old number may follow the new number.
+        // If no white space ends the written text, digits of the old number may follow the new number.
         let has_end = written.last().is_some_and(u8::is_ascii_whitespace);
         if written.len() < text.len() && !has_end {
             refused(
@@ -241,7 +241,7 @@ impl Open {
         {
             None => Vec::new(),
             Some(Ok(text)) => [TABS.as_slice(), text.as_bytes()].concat(),
-            // If the value can't be read, the file keeps the old text.
+            // If the limit's present value can't be read, the file keeps the old text.
             Some(Err(_)) => return,
         };
         // If the write fails, the file also keeps the old text.

@@ -42,7 +42,7 @@ impl Listener {
         Listener(descriptor)
     }
 
-    /// Waits for a call.
+    /// Waits for a system call of a supervised thread.
     pub fn receive(&self) -> io::Result<Call> {
         // SAFETY: the structure consists of numbers, for which zero is a valid value. The kernel requires zeroes.
         let mut found: libc::seccomp_notif = unsafe { mem::zeroed() };
@@ -63,7 +63,7 @@ impl Listener {
             .is_ok()
     }
 
-    /// Ends a call with an answer.
+    /// Gives a waiting thread the answer to its call.
     pub fn answer(&self, call: &Call, answer: Answer) -> Result<(), Gone> {
         let (val, error) = match answer {
             Ok(value) => (value, 0),
@@ -117,7 +117,7 @@ impl Listener {
         }
     }
 
-    /// Replaces a descriptor of the process by another file, while the process waits in the call.
+    /// Replaces the file of one of the process's descriptors, while the process waits in the call.
     pub fn replace(
         &self,
         call: &Call,

@@ -99,7 +99,7 @@ pub fn read_with<T: Plain>(
     Ok(unsafe { value.assume_init() })
 }
 
-/// Fills the buffer from an address.
+/// Fills the buffer from an address in the memory of the thread's process.
 pub fn read_bytes(thread: pid_t, address: u64, buffer: &mut [u8]) -> Result<(), i32> {
     if buffer.is_empty() {
         return Ok(());
@@ -116,7 +116,7 @@ pub fn read_bytes(thread: pid_t, address: u64, buffer: &mut [u8]) -> Result<(), 
     )
 }
 
-/// Reads up to the size of the buffer, and stops at the first byte that can't be read. Returns the number of bytes.
+/// Reads memory of the thread's process into the buffer, up to the first byte that can't be read. Returns the number of bytes that were read.
 pub fn read_some(thread: pid_t, address: u64, buffer: &mut [u8]) -> usize {
     let own = iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -174,8 +174,8 @@ fn errno() -> i32 {
         .unwrap_or(libc::EIO)
 }
 
-/// Returns the limit of the bytes in POSIX queues (RLIMIT_MSGQUEUE) of a thread's process. Returns None if there is no limit, or if the limit can't
-/// be read.
+/// Returns the RLIMIT_MSGQUEUE of a thread's process: the maximum number of bytes in its user's POSIX queues. Returns None if there is no limit, or
+/// if the limit can't be read.
 pub fn msgqueue_limit(thread: pid_t) -> Option<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
@@ -207,7 +207,7 @@ pub fn read_string(thread: pid_t, address: u64, most: usize) -> Result<Vec<u8>, 
     }
 }
 
-/// Writes a structure.
+/// Writes a structure to an address in the memory of the thread's process.
 pub fn write<T: Plain>(thread: pid_t, address: u64, value: &T) -> Result<(), i32> {
     write_parts(
         thread,
@@ -215,7 +215,7 @@ pub fn write<T: Plain>(thread: pid_t, address: u64, value: &T) -> Result<(), i32
     )
 }
 
-/// Writes pieces of this process's memory, each to its own address. Skips pieces without bytes.
+/// Writes pieces of this process's memory, each to its own address in the memory of the thread's process. Skips pieces without bytes.
 pub fn write_parts<const N: usize>(
     thread: pid_t,
     parts: &[(*const u8, usize, u64); N],
@@ -387,7 +387,7 @@ pub fn status(thread: pid_t) -> Option<Status> {
     })
 }
 
-/// A pending signal that a thread does not mask.
+/// Whether a thread has a pending signal that it does not mask, and which threads can handle the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     None,
@@ -416,7 +416,7 @@ fn text_of(file: &File) -> io::Result<String> {
     }
 }
 
-/// Returns the pending signal of a thread, from its file in /proc. The file never shows a signal that the process ignores.
+/// Returns whether a thread has a pending signal, from its file in /proc. The file never shows a signal that the process ignores.
 pub fn signal(thread: pid_t, kept: Option<&File>) -> Signal {
     let text = match kept {
         Some(file) => text_of(file),
@@ -471,7 +471,7 @@ pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)
     }
 }
 
-/// Returns attributes in which all fields are zero, because the kernel sets the reserved fields to zero.
+/// Returns queue attributes in which all fields are zero, as the kernel sets the reserved fields.
 pub fn no_attributes() -> libc::mq_attr {
     // SAFETY: the structure consists of numbers, for which zero is a value.
     unsafe { mem::zeroed() }

@@ -21,7 +21,7 @@
 //! | notifications by a thread | [`cookies`] |
 //! | threads for calls that block | [`workers`] |
 //!
-//! docs/protocols.md, "The supervisor", describes the steps of the supervisor, and its state after a death at each step.
+//! docs/protocols.md, "The supervisor", describes the steps of the supervisor, and the state that its death leaves at each step.
 
 mod cookies;
 mod descriptors;
@@ -62,7 +62,7 @@ pub struct Settings {
 /// A value for an argument that mq_getsetattr(2) does not have. By a call with this value, `umsg run` asks whether a supervisor serves the process.
 const PROBE: u64 = 0x0067_736d_755f_6e75;
 
-/// Returns whether the user has requested that the supervisor prints why calls failed (UMSG_DEBUG).
+/// Returns whether UMSG_DEBUG is 1: then the supervisor prints why calls failed.
 fn explains() -> bool {
     std::env::var_os("UMSG_DEBUG").is_some_and(|value| value == "1")
 }

@@ -4,7 +4,7 @@
 //! the thread's IPC namespace from a link in /proc. The calls that may change the IPC namespace reach the supervisor ([`super::filter`]). A
 //! descriptor refers to its queue in any IPC namespace.
 //!
-//! When an IPC namespace has no process any more, the supervisor removes its directory. Under the drop-in, the last process does this.
+//! When the last process has left an IPC namespace, the supervisor removes the namespace's directory. Under the drop-in, the last process removes it.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -61,11 +61,11 @@ pub struct Namespaces {
     /// None if all IPC namespaces share their queues.
     resolver: Option<Resolver>,
     others: Mutex<HashMap<Identity, Arc<Queues>>>,
-    /// Set once a program has opened /dev/mqueue. Relaxed: the program gets the descriptor after the store.
+    /// Set once a program has opened /dev/mqueue. Relaxed: the program gets the descriptor only after this store.
     has_directory: AtomicBool,
-    /// Set once a program may have moved to another IPC namespace. Relaxed: the flag is read only after the end of the program.
+    /// Set once a program may have moved to another IPC namespace. Relaxed: the supervisor reads the flag only after the last program has ended.
     has_moved: AtomicBool,
-    /// The time of the next search for ended IPC namespaces. The lock is held during each search.
+    /// The time of the next search for IPC namespaces without a process. The lock is held during each search.
     next_search: Mutex<Instant>,
 }
 
@@ -100,7 +100,7 @@ impl Namespaces {
         self.note_move();
         let (namespace, pin) = resolver.follow(link, of)?;
         let new = Arc::new(Queues::new(namespace, Some(pin)));
-        // If another thread has inserted the IPC namespace meanwhile, its entry stays.
+        // If another thread has inserted this IPC namespace meanwhile, that thread's entry stays.
         Ok(Arc::clone(lock(&self.others).entry(of).or_insert(new)))
     }
 
@@ -114,7 +114,7 @@ impl Namespaces {
         self.has_directory.load(Ordering::Relaxed)
     }
 
-    /// Returns the queues whose directory is shown as /dev/mqueue and has this identity.
+    /// Returns the IPC namespace's queues whose directory, shown as /dev/mqueue, has this device and inode.
     pub fn with_directory(&self, identity: (u64, u64)) -> Option<Arc<Queues>> {
         let is_it = |queues: &&Arc<Queues>| queues.directory.identity() == Some(identity);
         let others = lock(&self.others);
@@ -127,7 +127,7 @@ impl Namespaces {
         self.has_moved.store(true, Ordering::Relaxed);
     }
 
-    /// If the next search is due, removes the directories of IPC namespaces that have ended.
+    /// If the next search is due, removes the directories of IPC namespaces without a process.
     pub fn sweep(&self) {
         let begin = Instant::now();
         let mut next = lock(&self.next_search);
@@ -137,8 +137,8 @@ impl Namespaces {
         }
     }
 
-    /// Removes the directories of all IPC namespaces without a process. The last program has released its filter, but may still be in its IPC
-    /// namespace for a moment.
+    /// Removes the directories of all IPC namespaces without a process. Retries for a short time: the last program has released its filter, but may
+    /// still be in its IPC namespace for a moment.
     pub fn end_all(&self) {
         let begin = Instant::now();
         // The lock waits for the search of another thread, and prevents a new one, because the caller ends the process.
@@ -150,11 +150,11 @@ impl Namespaces {
         }
     }
 
-    /// Removes the directories of IPC namespaces that have ended, including those in which only programs with the drop-in have used queues. Returns
+    /// Removes the directories of IPC namespaces without a process, including those in which only programs with the drop-in have used queues. Returns
     /// whether directories of other IPC namespaces are left.
     fn search(&self) -> bool {
         let is_left = self.resolver.as_ref().is_some_and(Resolver::sweep);
-        // If the directory was removed, no supervised thread of that IPC namespace lives.
+        // If the directory of an IPC namespace was removed, no supervised thread of that namespace lives. So its entry is not needed any more.
         lock(&self.others).retain(|_, queues| queues.namespace().path().exists());
         is_left
     }

@@ -4,8 +4,8 @@
 //! makes the kernel perform nearly all calls. If the program changes the path meanwhile, it gets the kernel's file, as without a supervisor. So no
 //! permission depends on the path.
 //!
-//! The supervisor compares the text of an absolute path, also for a program in a chroot. It gives the directory /dev/mqueue only to threads that have
-//! the supervisor's root: a path relative to the directory's descriptor could leave another root.
+//! The supervisor compares the text of an absolute path with these paths, also for a program in a chroot. It gives the directory /dev/mqueue only to
+//! threads that have the supervisor's root: a path relative to the directory's descriptor could leave another root.
 //!
 //! | what is opened | what the program gets |
 //! |---|---|
@@ -74,7 +74,7 @@ fn may_be_limit(beginning: &[u8]) -> bool {
     beginning.starts_with(b"fs/mqueue/") || beginning.starts_with(b"kernel/msg")
 }
 
-/// A path. If it is relative to a directory that is shown as /dev/mqueue: also the queues of that directory.
+/// A path, and the queues of the directory to which it is relative. The queues are None unless that directory is shown as /dev/mqueue.
 type Given = (Vec<u8>, Option<Arc<Queues>>);
 
 /// The directory to which a path is relative.
@@ -111,13 +111,13 @@ fn has_own_root(call: &Call) -> bool {
 fn flags_and_mode(call: &Call, numbers: &Numbers) -> Result<Option<(i32, u32)>, i32> {
     /// The size of `struct open_how`, with the fields flags, mode and resolve.
     const OPEN_HOW: usize = 24;
-    /// With these flags, an absolute path is resolved differently: below another directory, or not across mount points.
+    /// Each of these flags makes the kernel resolve an absolute path differently, or refuse it: below another directory, or not across mount points.
     const CONFINED: u64 = libc::RESOLVE_IN_ROOT | libc::RESOLVE_BENEATH | libc::RESOLVE_NO_XDEV;
     let Some(how) = numbers.how else {
         let [flags, mode, _] = numbers.rest;
         return Ok(Some((flags as i32, mode as u32)));
     };
-    // The kernel refuses a structure that is smaller.
+    // The kernel refuses a structure that is smaller than `struct open_how`.
     if call.arguments[3] < OPEN_HOW as u64 {
         return Ok(None);
     }
@@ -384,7 +384,7 @@ impl Server {
         let closes = flags & libc::O_CLOEXEC != 0;
         let kept = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
         match target {
-            // The kernel also has these files, so it performs the call.
+            // The kernel also has a file at each of these paths, so it performs the call.
             Target::Limit(_) | Target::SysvTable
                 if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 =>
             {
@@ -411,7 +411,7 @@ impl Server {
             Target::Place(Place::Directory) => {
                 self.status_like_own(call)?;
                 let path = Place::Directory.file(namespace)?;
-                // If the sweep fails, the directory shows some files that are not queues, which is harmless.
+                // If the removal of stale files fails, the directory shows some files that are not queues, which is harmless.
                 let _ = namespace.sweep_files();
                 // O_PATH is removed, because a descriptor that was opened with O_PATH can't be passed to the program.
                 let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::PATH;

@@ -14,7 +14,7 @@ use super::serve::Server;
 const MOST: u64 = 65_536;
 
 impl Server {
-    /// Prepares the descriptors of a call that the kernel performs afterwards.
+    /// Prepares the descriptors for which a call waits. Afterwards, the kernel performs the call.
     pub fn prepare_poll(&self, call: &Call) {
         // If the arguments can't be read, the kernel performs the call, which fails.
         let Ok(numbers) = numbers(call) else { return };
@@ -31,7 +31,7 @@ impl Server {
         if !matches!(find(), Ok(Some(opened)) if !opened.is_pollable) {
             return;
         }
-        // The lock is needed because another thread of the program may poll the same descriptor.
+        // Only one thread at a time replaces descriptors: another thread of the program may wait for the same descriptor.
         let _one = self.descriptors.replacing();
         let Ok(Some(opened)) = find() else { return };
         if opened.is_pollable {

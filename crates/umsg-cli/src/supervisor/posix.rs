@@ -37,7 +37,7 @@ fn name(call: &Call, address: u64) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// Reads a structure, unless its address is NULL.
+/// Reads a structure at an address in the program's memory. Returns None if the address is NULL.
 fn optional<T: memory::Plain>(call: &Call, address: u64) -> Result<Option<T>, i32> {
     match address {
         0 => Ok(None),
@@ -45,7 +45,7 @@ fn optional<T: memory::Plain>(call: &Call, address: u64) -> Result<Option<T>, i3
     }
 }
 
-/// Reads a time-out. Returns None if the call has no time-out.
+/// Reads the time-out of a call. Returns None if the call has no time-out.
 fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
     match optional(call, address)? {
         None => Ok(None),
@@ -186,8 +186,8 @@ impl Server {
             Ok(Some(_)) => vec![0; length as usize],
             _ => Vec::new(),
         };
-        // Time-out and message are read with one system call, because two take longer. If the call fails, separate reads find out which of the two is
-        // wrong.
+        // One system call reads both the time-out and the message, because two take longer. If it fails, separate reads find out which of the two
+        // can't be read.
         let whole = match timeout {
             0 => None,
             at => memory::read_with::<timespec>(call.thread, at, &mut bytes, message).ok(),
@@ -429,7 +429,7 @@ impl Server {
             cookie.clone(),
         );
         let registered = Arc::new(registered);
-        // Each closure keeps its own registration: when the closure is called, another program may have registered in its place.
+        // Each closure keeps its own registration: when the closure runs, another program may have registered for the same queue.
         let how = match (notify, cookie) {
             (libc::SIGEV_NONE, _) => Notify::Nothing,
             (_, Some(cookie)) => {
@@ -443,7 +443,7 @@ impl Server {
             (libc::SIGEV_SIGNAL, _) if (0..=64).contains(&signal) => {
                 let registered = Arc::clone(&registered);
                 Notify::Quick(Box::new(move |by| {
-                    // If the process has executed another program, or has closed the descriptor, it does not expect the signal.
+                    // If the process has executed another program or has closed the descriptor, it does not expect the signal.
                     if registered.is_open() {
                         memory::tell(told.as_fd(), signal, value, (by.pid, by.uid));
                     }

@@ -26,7 +26,7 @@ pub enum Outcome {
     Value(i64),
     /// The kernel performs the call.
     Pass,
-    /// Nothing is left to do: the call was answered, a worker will answer it, or the calling thread has died.
+    /// The supervisor has nothing left to do: the call was answered, a worker will answer it, or the calling thread has died.
     Answered,
 }
 
@@ -51,12 +51,12 @@ pub struct Server {
     this: Weak<Server>,
 }
 
-/// A limit that the program already has open when it is started: the limit, the file in memory that represents it, and whether the program can read
-/// the file.
+/// A limit that the program has open for writing when it is started. The fields are the limit, the file in memory that represents it, and whether the
+/// program can read the file.
 pub type Inherited = (Limit, OwnedFd, bool);
 
-/// Answers calls until the last program has ended. `inherited` has the limits that the program already has open for writing. Returns only if the
-/// start fails.
+/// Answers calls until the last program has ended. `inherited` has the limits that the program has open for writing when it is started. Returns only
+/// if the start fails.
 pub fn serve(
     listener: OwnedFd,
     namespaces: Namespaces,
@@ -72,7 +72,7 @@ pub fn serve(
     // The supervisor was forked from the process that becomes the program. So it is in the program's IPC namespace.
     if let Ok(queues) = namespaces.at("/proc/thread-self/ns/ipc") {
         for (limit, file, can_read) in inherited {
-            // If the watch fails, a write to the limit has no effect.
+            // If the limit can't be watched, the program's writes to it have no effect.
             let _ = limits.watch(&queues, limit, file.as_fd(), can_read);
         }
     }
@@ -110,8 +110,8 @@ impl Server {
                         return;
                     }
                 }
-                // The call of `receive` fails for two reasons: a signal has ended the program's call before the supervisor received it, or the last
-                // program has ended.
+                // `receive` fails for two reasons: a signal has ended the program's call before the supervisor received it, or the last program has
+                // ended.
                 Err(_) => self.end_after_the_last(),
             }
         }
@@ -131,7 +131,7 @@ impl Server {
         }
     }
 
-    /// Lets a worker remove the records of closed descriptors, ended threads and ended IPC namespaces.
+    /// Lets a worker remove the records of closed descriptors and ended threads, and the directories of IPC namespaces without a process.
     pub fn sweep(&self) {
         if self.is_sweeping.swap(true, Ordering::Relaxed) {
             return;
@@ -150,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Sets the limits that programs have written.
+    /// Sets the limits to the values that programs have written.
     pub fn settle_limits(&self) {
         self.limits
             .settle(|limit, why| self.explain(limit.path(), why));
@@ -244,15 +244,16 @@ impl Server {
         Ok((process, queues))
     }
 
-    /// Returns the state of the caller's process as [`status_like_own`](Self::status_like_own) does, but always with the present umask.
+    /// Returns the status of the caller's process as [`status_like_own`](Self::status_like_own) does, but always reads it anew, with the present
+    /// umask.
     pub fn status_of_opener(&self, call: &Call) -> Result<Status, i32> {
-        // A process can change its umask without a call to the supervisor. Only calls that create a queue need the umask, so only they read the state
-        // anew.
+        // A process can change its umask without a call to the supervisor. Only calls that create a queue need the umask, so only they read the
+        // status anew.
         self.check_user(self.present_status(call))
     }
 
-    /// Returns the state of the caller's process. Fails with EACCES if the process has another user than the supervisor, because the supervisor can't
-    /// check permissions for another user.
+    /// Returns the status of the caller's process. Fails with EACCES if the process has another user than the supervisor, because the supervisor
+    /// can't check permissions for another user.
     pub fn status_like_own(&self, call: &Call) -> Result<Status, i32> {
         let (kept, _) = self.threads.known(call.thread);
         self.check_user(kept.or_else(|| self.present_status(call)))
@@ -278,7 +279,7 @@ impl Server {
         Ok(status)
     }
 
-    /// Starts a worker that waits for a call.
+    /// Starts a worker that performs the wait of a blocking call.
     pub fn wait(
         &self,
         call: &Call,

@@ -80,14 +80,14 @@ pub fn begin(namespace: &Path, home: &Home, settings: Settings) -> Result<(), Fa
     .map_err(step("socketpair"))?;
     let supervisor = start(home, supervisors, settings)?;
     // If Yama restricts access to the memory of other processes, this call permits the supervisor to read the memory of this process. Children do not
-    // inherit the permission. SAFETY: the call takes numbers. A kernel without Yama refuses the call, and has no such limit.
+    // inherit the permission. SAFETY: the call takes only numbers. A kernel without Yama refuses the call, and needs no permission.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
     let listener = filter::install(settings).map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => Fault::OtherSupervisor,
         _ => Fault::Step("seccomp", error),
     })?;
     send(&own, &listener).map_err(step("sendmsg"))?;
-    // If the supervisor dies, its end of the socket pair is closed, and the read returns.
+    // If the supervisor dies, its end of the socket pair is closed. Then the read returns 0 bytes.
     let mut ready = [0];
     match rustix::io::read(&own, &mut ready) {
         Ok(1) => Ok(()),
@@ -176,8 +176,7 @@ fn exit(status: i32) -> ! {
 /// take longer.
 fn become_supervisor(home: &Home, socket: OwnedFd, settings: Settings) -> io::Result<()> {
     rustix::process::setpgid(None, None)?;
-    // The signals are ignored because a service manager sends its signal to all processes of a service. The programs still need the supervisor while
-    // they end.
+    // A service manager sends these signals to all processes of a service. The supervisor ignores them, because the programs need it while they end.
     ending::ignore(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
     let inherited = if settings.files {
         inherited_limits()
@@ -224,7 +223,7 @@ fn inherited_limits() -> Vec<Inherited> {
     let numbers = numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let numbers: Vec<i32> = numbers.collect();
     let find = |number: i32| {
-        // A new descriptor, for reading only: the supervisor must notice when all descriptors for writing are closed.
+        // The supervisor's own descriptor of the file is for reading only: the supervisor must notice when all descriptors for writing are closed.
         let path = format!("/proc/self/fd/{number}");
         let status = rustix::fs::stat(&path).ok()?;
         if !limit::is_marked(&status, me) {

@@ -37,8 +37,8 @@ impl Server {
         let [id, message, length, flags, ..] = call.arguments;
         let (id, flags) = (id as i32, flags as i32);
         let length = usize::try_from(length).map_err(|_| libc::EINVAL);
-        // Most messages are short, so type and text are read with one system call, which takes half of the time of two. If the call fails, separate
-        // reads find out which of the two is wrong.
+        // Most messages are short, so one system call reads both type and text, in half of the time of two. If it fails, separate reads find out
+        // which of the two can't be read.
         let whole = length
             .ok()
             .filter(|length| *length <= SHORT)

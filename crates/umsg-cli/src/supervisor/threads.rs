@@ -36,8 +36,8 @@ struct All {
     changes: u64,
 }
 
-/// The state before a read about a thread. After the read, this state decides whether the result may be recorded. The thread waits for the answer to
-/// a call.
+/// The state of the records before the supervisor reads about a thread in /proc. After the read, this state decides whether the result may be
+/// recorded. The thread waits for the answer to a call.
 #[derive(Clone, Copy)]
 pub struct Before {
     thread: pid_t,
@@ -60,7 +60,7 @@ impl Execution {
 }
 
 impl Before {
-    /// Returns whether the result of a read that followed this state may be recorded.
+    /// Returns whether the supervisor may record the result of a read that it began in this state.
     fn holds(self, all: &All) -> bool {
         !self.may_end && self.changes == all.changes
     }
@@ -79,7 +79,7 @@ impl All {
 #[derive(Default)]
 pub struct Threads {
     all: Mutex<All>,
-    /// True if there may be executions. Relaxed: each execution is recorded before the kernel performs it.
+    /// True if `executions` may have entries. Relaxed: each execution is recorded before the kernel performs it.
     has_executions: AtomicBool,
 }
 
@@ -116,7 +116,7 @@ impl Threads {
         }
     }
 
-    /// Reads the state of a thread's process. `waits` returns whether the thread still waits for the answer to its call.
+    /// Reads the status of a thread's process. `waits` returns whether the thread still waits for the answer to its call.
     pub fn present_status(&self, thread: pid_t, waits: impl Fn() -> bool) -> Option<Status> {
         let before = self.before(thread);
         // The descriptor is opened before the status is read. If another thread gets the thread id in between, the descriptor shows that its thread

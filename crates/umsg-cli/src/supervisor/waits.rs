@@ -21,7 +21,7 @@ const GONE: i32 = -1;
 /// A call that blocks.
 pub struct Wait {
     pub call: Call,
-    /// The worker, which the watch thread can interrupt.
+    /// The worker that waits in the library. The watch thread can interrupt it.
     caller: Caller,
     /// The file in /proc that shows the thread's signals.
     status: Option<File>,
@@ -48,7 +48,7 @@ impl Wait {
         }
     }
 
-    /// Looks for a reason to end the call. Returns the errno or [`GONE`].
+    /// Looks for a reason to end the call. Returns the errno of the call, [`GONE`], or None if the call continues to wait.
     fn look(&self, listener: &Listener) -> Option<i32> {
         if !listener.waits(&self.call) {
             return Some(GONE);

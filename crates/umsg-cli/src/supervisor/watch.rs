@@ -12,7 +12,7 @@ use super::lead::Lead;
 use super::limits::Limits;
 use super::serve::Server;
 
-/// The time between two looks while programs make calls or wait in calls.
+/// The time between two looks of the watch thread while programs make calls or wait in calls.
 pub const TICK: Duration = Duration::from_millis(10);
 
 /// The interval at which the supervisor looks for descriptors that programs have closed.
@@ -66,11 +66,11 @@ impl Pause {
         if poll(&mut polled, Some(&time)).is_ok() && !polled[0].revents().is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
-        // If a leader still sees the flag, it wakes the watch thread once without need. SeqCst as for the other accesses to the flag.
+        // If a leader has read the flag before this store, it wakes the watch thread once without need. SeqCst as for the other accesses to the flag.
         self.is_long.store(false, Ordering::SeqCst);
     }
 
-    /// Announces a long pause. Returns whether the pause may be long: there is no call to look at.
+    /// Announces a long pause. Returns whether the pause may be long: true if the supervisor has no call to look at.
     fn may_be_long(&self, server: &Server, word: u64) -> bool {
         // SeqCst: pairs with `end`. A leader changes its word before it reads `is_long`, so this thread sees the new word or the leader sees the
         // flag.
@@ -82,7 +82,7 @@ impl Pause {
 impl Server {
     pub fn watch(self: &Arc<Self>) -> ! {
         let mut word = self.lead.word();
-        // The time at which `word` was first seen.
+        // The time at which the watch thread first saw the leader's word with the value `word`.
         let mut since = Instant::now();
         let (mut last_call, mut last_sweep) = (since, since);
         let mut pause = TICK;

@@ -35,7 +35,7 @@ impl User {
                 assert_eq!(libc::setresuid(self.uid, self.uid, self.uid), 0);
             }
             libc::umask(0);
-            // A change of user clears the signal that a process gets at its parent's death.
+            // This call comes after the change of user, which would clear the signal for the parent's death.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         }
     }
@@ -49,7 +49,8 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Forks a process of a user that prepares itself and then answers orders. The first answer tells whether the preparation succeeded.
+    /// Forks a process that takes the ids of a user, prepares itself, and then answers orders. The first answer tells whether the preparation
+    /// succeeded.
     pub fn start<S: FnMut(&str) -> Answer>(
         user: User,
         what: impl Into<String>,
@@ -137,7 +138,7 @@ impl Actor {
         self.answer()
     }
 
-    /// Describes the states of the threads and their current system calls. Source: proc(5).
+    /// Describes the states of the process's threads and their current system calls. Source: proc(5).
     fn portrait(&self) -> String {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid));
         let tasks = tasks.into_iter().flatten().flatten();

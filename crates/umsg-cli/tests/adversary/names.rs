@@ -38,7 +38,7 @@ fn neighbours(entries: &[Entry]) -> Vec<String> {
             continue;
         };
         seen.extend(kind(entry));
-        // The name may end with a hexadecimal number, so the new character is a digit.
+        // The name may end with a hexadecimal number, so the new character is a hexadecimal digit.
         let other = if last == 'd' { 'c' } else { 'd' };
         let mut name = entry.path.clone();
         name.pop();
@@ -48,7 +48,7 @@ fn neighbours(entries: &[Entry]) -> Vec<String> {
     names
 }
 
-/// Returns the entries that appear during one round of newcomers and are removed by its end.
+/// Returns the names of the entries that appear during one round of newcomers and are removed by the end of that round.
 fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
     let directories = stage
         .entries()

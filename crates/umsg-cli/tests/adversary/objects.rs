@@ -169,7 +169,7 @@ fn list(space: &Path, directory: &Entry) -> Vec<Entry> {
     names.collect()
 }
 
-/// The access that an operation needs.
+/// The access to an object that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     Read,

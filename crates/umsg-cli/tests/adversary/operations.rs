@@ -13,12 +13,12 @@ use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, RenameFlags};
 
 use super::objects::Needs::{self, *};
 
-/// The files that the adversary keeps open while the victims continue.
+/// The descriptors that the adversary keeps open while the victims continue.
 pub type Held = Vec<OwnedFd>;
-/// A function that tries an operation on a path. The second path is a directory of the adversary in the same file system.
+/// A function that tries an operation on the path of an object. The second path is a directory of the adversary in the same file system.
 pub type Act = fn(&Path, &Path) -> io::Result<Held>;
 
-/// A row: its name, the rights that it needs, whether it leaves the object unchanged, and its function.
+/// An operation: its name, the access that it needs, whether it changes the object, and its function.
 pub struct Operation {
     pub name: &'static str,
     pub needs: Needs,
@@ -38,7 +38,7 @@ const fn row(name: &'static str, needs: Needs, changes: bool, act: Act) -> Opera
 const LEAVES: bool = false;
 const CHANGES: bool = true;
 
-/// The operations.
+/// The operations that an adversary tries on each object.
 pub const OPERATIONS: &[Operation] = &[
     row("open for reading and keep open", Read, LEAVES, |path, _| {
         held(open(path, "r"))
@@ -213,7 +213,7 @@ pub const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// The entries that an adversary makes under an unused name. The adversary may spoil only this entry.
+/// The kinds of entries that an adversary makes under an unused name. Calls of the victims may fail on this entry only.
 pub const PLANTS: &[(&str, Act)] = &[
     ("an empty file", |path, _| {
         make_file(path)?;

@@ -184,7 +184,7 @@ impl Stage {
         Newcomers(self.pairs.iter().map(start).collect())
     }
 
-    /// Performs all steps of the victims: by the running processes, by new processes, and by the command.
+    /// Performs all steps of the victims: by the running processes, by new processes, and by the umsg command.
     pub fn round(&mut self, command: &Path, without: Without<'_>) -> Result<(), String> {
         let newcomers = self.newcomers();
         self.round_with(command, without, &newcomers)
@@ -247,7 +247,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Checks that a list names all kept queues, which exist all the time.
+    /// Checks that the output of `umsg ls` names all kept queues except the skipped one. These queues exist all the time.
     fn lists_all(&self, listed: &Outcome, without: Without<'_>) -> Result<(), String> {
         let text = String::from_utf8_lossy(&listed.output);
         let kept = self.kept().filter(|object| object.place != without.skipped);
@@ -271,7 +271,7 @@ impl Stage {
         objects::walk(&self.space)
     }
 
-    /// Returns the objects that the victims keep.
+    /// Returns the objects that the victims keep as long as the stage lives.
     pub fn kept(&self) -> impl Iterator<Item = &Object> {
         self.pairs.iter().flat_map(|pair| &pair.objects)
     }
@@ -288,7 +288,7 @@ impl Stage {
         }
     }
 
-    /// Returns the label of the queue with an index.
+    /// Returns the place of the System V queue with an index: the path of its label symlink.
     fn label_of(&self, index: &str) -> Option<String> {
         let index: u32 = index.parse().ok()?;
         let mut labels = self

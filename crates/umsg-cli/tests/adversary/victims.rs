@@ -168,7 +168,7 @@ fn make(space: &Namespace, object: &mut Object, end: End) -> Result<Handle, Stri
             Handle::Typed(Box::new(queue))
         }
         (What::Private, End::Sender) => {
-            // The target of a label symlink is the identifier.
+            // The target of a label symlink is the queue's identifier.
             let id = std::fs::read_link(space.path().join(&place));
             let id = at(&place, "label", id)?;
             let id = at(&place, "label", id.to_string_lossy().parse())?;
@@ -331,8 +331,8 @@ fn receive_ring(place: &str, ring: &mut Ring) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Performs all steps of a new process: it uses all kept objects except one, and makes, uses and removes other objects. Every call on the `spoiled`
-/// place may be refused.
+/// Performs all steps of a new process: it uses all kept objects except the skipped one, and makes, uses and removes other objects. Every call on the
+/// `spoiled` place may be refused.
 pub fn come_new(
     space: &Namespace,
     owner: &str,

@@ -303,7 +303,7 @@ impl Running {
     pub fn finish(mut self) -> Output {
         let mut child = self.child.take().expect("it is running");
         let end = Instant::now() + PATIENCE;
-        // The output is read at the end: a pipe has room for 64 KiB, and the programs of the tests print less.
+        // The output is read after the program's end: a pipe has room for 64 KiB, and the programs of the tests print less.
         while child.try_wait().unwrap().is_none() {
             if Instant::now() > end {
                 let _ = child.kill();

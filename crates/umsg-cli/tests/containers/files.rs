@@ -1,6 +1,6 @@
 //! The files of `examples/containers`, interpreted without a container engine.
 //!
-//! An unknown key fails the test: otherwise a part of the file would be untested.
+//! An unknown key in such a file fails the test: otherwise a part of the file would be untested.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub struct Service {
     #[serde(default)]
     pub depends_on: BTreeMap<String, Condition>,
     pub healthcheck: Option<Healthcheck>,
-    /// Unused: the test kills the containers, so they need no init process.
+    /// This field is unused: the test kills the containers, so they need no init process.
     #[serde(default, rename = "init")]
     _init: bool,
 }

@@ -57,7 +57,7 @@ impl Exporter {
         }
     }
 
-    /// Returns the lines about queue files in the server's list of mappings.
+    /// Returns the lines of the server's /proc/PID/maps that belong to the namespace's files.
     pub fn mappings(&self, site: &Site) -> String {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process.0.id()));
         let (maps, path) = (maps.unwrap(), site.path().to_str().unwrap());

@@ -50,7 +50,7 @@ fn a_program_that_gains_a_user_or_a_group_is_refused() {
     stage
         .run_file(&program)
         .fails(120, &["the program is set-group-ID, so"]);
-    // Without the group's x bit, the set-group-ID bit has another meaning. A set-user-ID program of the caller gains no privilege.
+    // Without the group's x bit, the set-group-ID bit does not change the program's group. A set-user-ID program of the caller gains no privilege.
     set_mode(&program, 0o2745);
     stage.run_file(&program).text();
     give_to(&program, 0);

@@ -45,7 +45,7 @@ fn wait_for_queue(site: &Site) {
     }
 }
 
-/// Waits until receivers are blocked.
+/// Waits until this number of receivers is blocked in the queue.
 pub fn wait_for_receivers(site: &Site, count: u32) {
     wait_for_queue(site);
     let start = Instant::now();
@@ -203,7 +203,7 @@ fn a_killed_receiver_takes_no_message() {
     assert_eq!(site.umsg(&["recv", "/stream"]).text().trim(), "kept");
 }
 
-/// A blocked receive has no message, and a blocked send has sent none.
+/// A blocked receive has no message yet, and a blocked send has not sent its message.
 #[test]
 fn blocked_calls_fail_if_the_supervisor_is_killed_and_no_message_is_lost() {
     let (site, workshop) = (Site::new(), Workshop::new());

@@ -44,7 +44,7 @@ fn a_limit_is_read_and_written() {
         DEFAULT, "23", "read", DEFAULT, "write", LONGEST, "0x1000", "read", LONGEST,
     ];
     both(&steps, "10\n2\n7\n7 8192\n7 23\n23\n6\n4096\n");
-    // The files exist, so O_EXCL fails. A write of a text that is not a number has no effect.
+    // The files of the limits exist, so O_EXCL fails. A write of a text that is not a number has no effect.
     let site = Site::new();
     let [program, _] = programs();
     let steps = ["create", LONGEST, "write", LONGEST, "many", "read", LONGEST];
@@ -54,7 +54,7 @@ fn a_limit_is_read_and_written() {
     assert_eq!(limits["msgmax"], 8192);
 }
 
-/// When the supervisor checks the file, it no longer knows the position at which the program wrote.
+/// When the supervisor reads the number in the limit's file, it no longer knows the position at which the program wrote.
 #[test]
 fn a_number_over_a_part_of_the_old_one_is_the_number_that_was_written() {
     const DEFAULT: &str = "/proc/sys/fs/mqueue/msg_default";
@@ -117,7 +117,7 @@ fn a_written_limit_counts_for_all_processes() {
     }
 }
 
-/// The descriptor belongs to a shell, which the drop-in serves.
+/// The program inherits the descriptor of the limit's file from a shell, which the drop-in serves.
 #[test]
 fn a_static_program_writes_to_an_inherited_limit() {
     let Some(busybox) = on_the_path("busybox") else {
@@ -229,7 +229,7 @@ fn a_user_creates_a_queue_that_no_one_may_write() {
     assert_eq!(outcome.text(), "0\n100400 80\n");
 }
 
-/// The test uses RESOLVE_BENEATH, RESOLVE_IN_ROOT, and a structure that is too small.
+/// The test calls openat2(2) with RESOLVE_BENEATH, with RESOLVE_IN_ROOT, and with a structure that is too small.
 #[test]
 fn an_absolute_path_that_is_confined_is_the_kernels() {
     const QUEUE: &str = "/dev/mqueue/umsg-confined";
@@ -275,7 +275,8 @@ fn the_options_leave_files_to_the_kernel() {
     );
 }
 
-/// Moves to a new user namespace, whose count of bytes is 0. The kernel counts the bytes of all queues of a user, and other tests have queues.
+/// Moves to a new user namespace, in which the user's queues have 0 bytes. The kernel counts the bytes of all queues of a user, and other tests have
+/// queues.
 fn leave_user_namespace() -> std::io::Result<()> {
     // SAFETY: the call takes an integer.
     match unsafe { libc::unshare(libc::CLONE_NEWUSER) } {
@@ -284,7 +285,7 @@ fn leave_user_namespace() -> std::io::Result<()> {
     }
 }
 
-/// The kernel checks the resource limit of the program, not the limit of its supervisor.
+/// The kernel checks the RLIMIT_MSGQUEUE of the program. The supervisor must also check that limit, and not its own.
 #[test]
 fn the_limit_of_bytes_is_that_of_the_program() {
     umsg_testkit::needs_root!();

@@ -12,12 +12,13 @@ use super::{GAPS, Site, cases, finish, holds, run};
 use crate::support::compiler::Workshop;
 use crate::support::{NOBODY, give_to};
 
-/// The drop-in's cases, linked statically.
+/// Returns the program of the drop-in's test cases for IPC namespaces, linked statically.
 fn program() -> std::path::PathBuf {
     cases("ipc_namespaces", "static", &["-static", "-include", GAPS])
 }
 
-/// Returns a site that only its owner and root can use. For such a directory, processes that /proc hides are ignored.
+/// Returns a site that only its owner and root can use. The removal of ended IPC namespaces ignores processes that /proc hides if the directory is
+/// closed to other users.
 fn closed() -> Site {
     let site = Site::new();
     set_mode(&site, 0o700);
@@ -95,7 +96,7 @@ fn an_open_directory_stays_while_proc_hides_a_process() {
     set_mode(&site, 0o755);
     let case = "a_process_is_killed_in_its_namespace";
     let _ = run(&site, &[], &program(), &[case]);
-    // The supervisor waits at most 2 seconds for the ends of processes.
+    // The supervisor waits at most 2 seconds for processes to leave their IPC namespaces.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(site.umsg(&SWEEP).code, Some(0));
     assert_eq!(
@@ -108,7 +109,7 @@ fn an_open_directory_stays_while_proc_hides_a_process() {
     all_are_removed(&site);
 }
 
-/// The process tree continues after the end of the namespace.
+/// The script waits in the first IPC namespace until the directory of the ended one is removed.
 #[test]
 fn a_living_supervisor_removes_the_directory_of_an_ended_namespace() {
     umsg_testkit::needs_root!();

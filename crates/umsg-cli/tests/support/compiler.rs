@@ -6,7 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use umsg_testkit::compile::Compile;
 
-/// A directory for test programs that every user can read, on a file system that respects set-user-ID bits. It is removed at the end of the test.
+/// A directory for test programs: every user can read it, and its file system respects set-user-ID bits. It is removed at the end of the test.
 pub struct Workshop(TempDir);
 
 impl Workshop {
@@ -20,7 +20,7 @@ impl Workshop {
         self.0.path().join(name)
     }
 
-    /// Compiles a C program. None if this compiler can't do it.
+    /// Compiles a C program. Returns None if the compiler reports an error.
     pub fn try_compile(&self, name: &str, source: &str, arguments: &[&str]) -> Option<PathBuf> {
         let file = self.path(&format!("{name}.c"));
         std::fs::write(&file, source).unwrap();
@@ -45,8 +45,8 @@ impl Workshop {
         self.copy(draft, name)
     }
 
-    /// Returns an executable copy. Another process makes the copy: a child of another test could inherit a descriptor of this process that is open
-    /// for writing, and the file would be busy (ETXTBSY).
+    /// Copies a program, and returns the path of the executable copy. Another process makes the copy: a child of another test could inherit a
+    /// descriptor of this process that is open for writing, and the file would be busy (ETXTBSY).
     pub fn copy(&self, program: impl AsRef<Path>, name: &str) -> PathBuf {
         let copy = self.path(name);
         let mut install = Command::new("install");

@@ -1,4 +1,4 @@
-//! Runs the real command in a namespace for one test.
+//! Runs the real umsg command, each test in a namespace of its own.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod compiler;

@@ -15,9 +15,9 @@ impl Drop for Killed {
     }
 }
 
-/// Returns a process that is stopped while it has this queue file open.
+/// Starts a process that has this queue file open, and stops it.
 pub fn stopped(site: &Site, name: &str, file: &str) -> Killed {
-    // The process waits for lines on standard input, which it would send.
+    // The process waits for lines on standard input, which it would send, so it keeps the queue open.
     let process = Killed(start(&mut site.command(&["send", name])));
     let pid = process.0.id().to_string();
     let maps = format!("/proc/{pid}/maps");

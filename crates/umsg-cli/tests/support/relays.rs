@@ -73,7 +73,7 @@ impl Relay {
         outcome
     }
 
-    /// Kills the relay.
+    /// Kills the relay by SIGKILL.
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
         assert_eq!(self.finish().code, None);
@@ -195,7 +195,7 @@ pub struct SysvQueue {
 impl SysvQueue {
     pub fn new() -> SysvQueue {
         leave_ipc_namespace();
-        // The key contains the process id and a number of this queue, so it is unique.
+        // The key consists of the process id and a number that differs for each queue of the process, so it is unique.
         let key = (std::process::id() << 8 | number() & 0xff).cast_signed();
         let queue = sysv::Queue::open(key, Some(0o640)).unwrap();
         SysvQueue { key, queue }

@@ -186,7 +186,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
         .fails(2, &["--msgmax must be from 0 to 16777216, not 17825792"]);
 }
 
-/// Overwrites the file of a queue from an offset on.
+/// Overwrites 4 bytes of a queue's file at an offset.
 fn damage(site: &Site, id: &Value, at: u64) {
     let path = site.path().join(format!("msg/{id}"));
     let file = std::fs::File::options().write(true).open(path).unwrap();

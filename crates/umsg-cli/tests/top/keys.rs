@@ -199,7 +199,7 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     terminal.shows(&["/jobs: 1 message purged"]);
     assert_eq!(messages("/jobs"), 0);
 
-    // The test sends back one dead letter from the list of messages, and then all.
+    // The test sends back one dead letter from the list of messages, and then all dead letters of the queue.
     terminal.press(&["Down", "m"]);
     terminal.shows(&["2 messages", "/jobs (undelivered)", "bad"]);
     terminal.press(&["Down", "R"]);
@@ -213,7 +213,7 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     terminal.press(&["q", "R"]);
     terminal.shows(&["Send all dead letters of /jobs.dead back"]);
     terminal.press(&["y"]);
-    // The screen may still show the same text for the first dead letter, so the test waits for the queue.
+    // The screen may still show this text for the first dead letter, so the test waits for the queue.
     site.wait_for("/jobs.dead", "messages", 0);
     terminal.shows(&["1 dead letter sent back"]);
     assert_eq!(messages("/jobs"), 2);

@@ -12,7 +12,7 @@ use umsg::ring::{self, Post};
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (200, 50);
 
-/// Ends a test if there is no terminal.
+/// Returns from the test if it has no terminal.
 macro_rules! needs_a_terminal {
     () => {
         if crate::terminal::is_missing() {
@@ -55,7 +55,7 @@ fn open_orders(site: &Site) -> posix::Queue {
     options.open("/orders").unwrap()
 }
 
-/// Returns the cells of a queue's line, without the queue's name and without bar graphics.
+/// Returns the cells in the line of a queue, without the queue's name and without bar graphics. Returns None if no line begins with that name.
 fn cells<'s>(screen: &'s str, name: &str) -> Option<Vec<&'s str>> {
     let mut lines = screen.lines().map(str::split_whitespace);
     let line = lines.find(|words| words.clone().next() == Some(name))?;

@@ -51,7 +51,7 @@ fn the_screen_takes_no_lock_and_changes_no_byte_of_a_queue() {
     let has_rates = |screen: &str| cells(screen, "/orders").is_some_and(|cells| cells[3] == "0");
     terminal.until("rates", has_rates);
     terminal.press(&["Enter"]);
-    // The diagnosis reads a copy of the queue's file, so it does not need the lock.
+    // The diagnosis reads a copy of the queue's file, so it does not need the lock that a stopped process holds.
     terminal.shows(&["messages    3 of 4", "Messages by priority", "is stopped"]);
     terminal.press(&["q", "Down", "Enter"]);
     terminal.shows(&["System V queue", "Messages by type", "is stopped"]);
@@ -83,7 +83,7 @@ fn the_screen_outlives_queues_that_go_and_are_damaged_and_the_namespace() {
     site.umsg(&["create", "/orders", "--max-messages", "9"])
         .text();
     terminal.shows(&["messages    0 of 9"]);
-    // The test overwrites and truncates the file while `umsg top` maps it. The header stays valid, so that `umsg top` can diagnose the queue.
+    // The test overwrites and truncates the queue's file while `umsg top` maps it. The header stays valid, so that `umsg top` can diagnose the queue.
     for offset in (512..16_384).step_by(512) {
         site.scribble("mq/orders", offset, &[0xa5; 512]);
     }
@@ -151,7 +151,7 @@ fn figures_under_load_are_right_while_processes_are_killed() {
         cells(screen, "/q").is_some_and(|cells| cells[..2] == [&*messages, "8"])
             && !screen.contains("/round")
     });
-    // A signal ends the command gracefully.
+    // SIGTERM ends `umsg top` gracefully.
     let pid = terminal.process();
     umsg_testkit::run::succeed(std::process::Command::new("kill").arg(&pid));
     assert_eq!(terminal.ends(), 0);

@@ -15,7 +15,7 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
     let rates = |screen: &str| cells(screen, "ring:/jobs").is_some_and(|cells| cells[3] != "-");
     let screen = terminal.until("rates", rates);
     assert!(screen.contains("2 queues, 1 ring"), "{screen}");
-    // The columns are messages, capacity, fill level and rates, and then senders and receivers.
+    // The columns of the line are messages, capacity, fill level and two rates, and then senders and receivers.
     let orders = cells_of(&screen, "/orders");
     assert_eq!(orders[..5], ["3", "4", "75%", "0", "0"], "{screen}");
     assert_eq!(orders[6..], ["0", "0"], "{screen}");
@@ -52,7 +52,7 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
     terminal.resize(1, 1);
     terminal.until("one character", |screen| screen.trim() == "?");
     terminal.resize(SMALL.0, SMALL.1);
-    // The other columns are not visible: the arrow keys scroll to them.
+    // The test scrolls by the arrow keys to the columns that do not fit on the small screen.
     terminal.until("small again", |screen| {
         screen.contains("RCV") && !screen.contains("STATE")
     });

@@ -71,7 +71,7 @@ impl Terminal {
         command
     }
 
-    /// Presses keys, as tmux names them.
+    /// Presses keys, named as in tmux.
     pub fn press(&self, keys: &[&str]) {
         succeed(&mut self.tmux(&[&["send-keys"], keys].concat()));
     }
@@ -81,7 +81,7 @@ impl Terminal {
         succeed(&mut self.tmux(&["send-keys", "-l", text]));
     }
 
-    /// Clicks at a character, counted from 0.
+    /// Clicks at a character. The columns and rows are counted from 0.
     pub fn click(&self, column: u16, row: u16) {
         self.send(&format!("\x1b[<0;{};{}M", column + 1, row + 1));
     }

@@ -104,7 +104,7 @@ impl C {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the handle that the cases know by this number, or the invalid handle of C.
+    /// Returns the handle that the cases know by this number. Returns the invalid handle of C if there is none.
     fn handle(&self, fd: Fd) -> Handle {
         self.shared(fd).map_or(Handle::MAX, |handle| *handle)
     }

@@ -32,7 +32,7 @@ struct Preload {
 }
 
 impl Called {
-    /// Returns glibc's own functions, which use the kernel's queues.
+    /// Returns a backend of glibc's own functions, which use the kernel's queues.
     pub fn kernel() -> Called {
         Called {
             label: "kernel",
@@ -41,7 +41,7 @@ impl Called {
         }
     }
 
-    /// Returns the drop-in's functions, each found by `dlsym`. The queues of the drop-in are in `directory`.
+    /// Returns a backend of the drop-in's functions, each found by `dlsym`. The queues of the drop-in are in `directory`.
     ///
     /// # Errors
     /// The loader's message if the library can't be loaded, or the reason why the directory is no namespace.
@@ -55,8 +55,8 @@ impl Called {
         })
     }
 
-    /// Returns the drop-in's functions, which the loader has found under the plain C names because the drop-in is preloaded into this program. The
-    /// queues of the drop-in are in `directory`.
+    /// Returns a backend of the drop-in's functions, which the loader has found under the plain C names because the drop-in is preloaded into this
+    /// program. The queues of the drop-in are in `directory`.
     ///
     /// # Errors
     /// The reason why the directory is no namespace.
@@ -80,7 +80,7 @@ impl Preload {
     }
 }
 
-/// Returns the answer of a call that returns -1 for a failure.
+/// Converts the result of a C function that returns -1 for a failure and sets errno.
 pub(crate) fn answer<T: Copy + PartialEq + From<i8>>(returned: T) -> Answer<T> {
     if returned == T::from(-1) {
         Err(Failure::Errno(Errno::last()))

@@ -1,4 +1,4 @@
-//! Signal handlers that tell the library that they run. The library has no other way to learn that a handler runs.
+//! Signal handlers that tell the library at their start that they run. The library has no other way to learn that a handler runs.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +13,9 @@ pub(crate) type Defer = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) 
 static HANDLERS: [Functions; 65] = [const { Functions::none() }; 65];
 
 struct Functions {
-    /// A [`Defer`] function, as an address.
+    /// The address of a [`Defer`] function.
     defer: AtomicUsize,
-    /// The case's handler, as an address.
+    /// The address of the case's handler.
     handler: AtomicUsize,
 }
 
@@ -44,7 +44,7 @@ extern "C" fn enter(signal: c_int, info: *const c_void, context: *mut c_void) {
     handler(signal);
 }
 
-/// Calls `sigaction` for a handler that is deferred while the library must not be interrupted.
+/// Calls `sigaction` to install a handler. The handler is deferred while the library must not be interrupted.
 pub(crate) fn handle_deferred(
     defer: Defer,
     signal: i32,

@@ -1,4 +1,4 @@
-//! The kernel with one deliberate mistake. The comparison must find the mistake.
+//! A backend of the kernel with one deliberate mistake. The comparison with the kernel must find the mistake.
 
 use std::ffi::CStr;
 
@@ -13,11 +13,11 @@ use crate::errno::Errno;
 pub enum Flaw {
     /// The descriptor is checked before the priority.
     PriorityCheckedLate,
-    /// The length of a receive buffer is compared with the message, not with the message size.
+    /// The length of a receive buffer is compared with the message's length, not with the queue's message size.
     SmallBufferAccepted,
-    /// The last bit of long messages is inverted.
+    /// The last bit of each received message of more than 4 bytes is inverted.
     BitTurned,
-    /// If a queue has several messages, the number of its messages is too high by one.
+    /// If a queue has more than two messages, the reported number of its messages is too high by one.
     CountTooHigh,
     /// Time-outs fail with `EAGAIN`.
     TimedOutAsWouldBlock,
@@ -29,17 +29,17 @@ pub enum Flaw {
     UmaskIgnored,
     /// `mq_setattr` forgets to clear `O_NONBLOCK`.
     NonblockSticks,
-    /// A duplicate is closed on exec.
+    /// `dup` sets close-on-exec for the duplicate.
     DuplicateClosedOnExec,
     /// `mq_unlink` of a missing queue succeeds.
     UnlinkAlwaysSucceeds,
     /// A blocked receive gives up with `EAGAIN`.
     NeverBlocks,
-    /// Bytes beyond the message are overwritten.
+    /// A receive overwrites the byte of the buffer that follows the message.
     BufferScribbledOn,
     /// A full queue is reported as writable.
     FullIsWritable,
-    /// `select` omits readable descriptors.
+    /// `select` reports no descriptor as readable.
     SelectBlind,
     /// `EPOLLET` is ignored.
     EdgesAreLevels,
@@ -47,7 +47,7 @@ pub enum Flaw {
     TellsMoreThanOnce,
     /// A registration succeeds although another process is registered.
     BusyIsHidden,
-    /// A registration can't be ended.
+    /// `mq_notify` can't end a registration.
     RegistrationSticks,
     /// The value of a notification is lost.
     ValueLost,
@@ -121,7 +121,7 @@ impl Flawed<Called, Flaw> {
         }
     }
 
-    /// Receives into a buffer that is large enough, and then makes the mistake.
+    /// Receives a message by `receive`, and then makes the mistake in the buffer.
     fn received(
         &self,
         fd: Fd,

@@ -141,7 +141,7 @@ const NO_NULL: &str = "it has slices and values, not pointers";
 
 const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
 
-/// The part of a backend that does not depend on its family of calls.
+/// The part of a backend that does not depend on the family of calls: `mq_*` or `msg*`.
 pub trait Basics: Send + Sync {
     /// Returns the backend's name, for messages to the user.
     fn label(&self) -> &'static str;
@@ -210,7 +210,7 @@ pub trait Backend: Basics {
     fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes>;
     /// `mq_notify`. `None` ends the registration.
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()>;
-    /// Returns owner, group and mode of the queue.
+    /// Returns the owner, the group and the mode of the queue.
     fn ownership(&self, fd: Fd) -> Answer<Ownership>;
     /// `dup`. A backend without descriptors makes a second handle that shares its state with the first handle.
     fn dup(&self, fd: Fd) -> Answer<Fd>;
@@ -295,8 +295,8 @@ pub trait Backend: Basics {
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `select` without a wait, on the descriptors below the number `below`. `sets` are the descriptors to be read and the descriptors to be written.
-    /// Returns the number of ready descriptors.
+    /// `select` without a wait, on the descriptors below the number `below`. `sets` are the descriptors to be checked for reading and those to be
+    /// checked for writing. Returns the number of ready descriptors.
     fn select(&self, below: Fd, sets: [&mut libc::fd_set; 2]) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
@@ -308,15 +308,15 @@ pub trait Backend: Basics {
     fn map(&self, fd: Fd) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// Sets the maximum number of queues. Fails if the backend has no such limit for this process or namespace alone.
+    /// Sets the maximum number of queues. Fails if the backend has only a limit that other processes share.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         match self.namespace() {
             Some(namespace) => set_limits(namespace, |limits| limits.max_queues = max_queues),
             None => Err(Failure::Unsupported("its limits can't be set for one test")),
         }
     }
-    /// Sets the maximum number and the maximum length of messages of new queues, if the backend has such limits for this process or namespace alone.
-    /// The kernel's limits stay unchanged.
+    /// Sets the maximum number and the maximum length of messages of new queues, if the backend has such limits for its namespace alone. The kernel's
+    /// limits stay unchanged.
     fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
         self.namespace().map_or(Ok(()), |namespace| {
             set_limits(namespace, |limits| {

@@ -1,4 +1,4 @@
-//! The native API, `umsg::posix`, as a backend with the C calls.
+//! The native API, `umsg::posix`, behind the interface of the C calls.
 //!
 //! Rust has handles where C has descriptors, so this file gives small numbers to handles and keeps a table of them. This file implements `O_NONBLOCK`
 //! and the error for a number without a handle. All other answers come from the library.
@@ -39,7 +39,7 @@ impl Description {
     }
 }
 
-/// A backend that calls the library.
+/// A backend that calls the native API.
 pub struct Native {
     namespace: Namespace,
     handles: Mutex<Vec<Option<Arc<Description>>>>,
@@ -207,7 +207,7 @@ impl Backend for Native {
         let handle = self.handle(fd)?;
         self.handles()[fd as usize - FIRST] = None;
         // In the kernel, a registration ends when the process closes the descriptor that made the registration. This backend does not record that
-        // descriptor, so the close of any descriptor of the queue ends the registration.
+        // descriptor. So when any descriptor of the queue is closed, the registration ends.
         withdraw_notification(handle.queue.identity());
         drop(handle);
         Ok(())

@@ -176,7 +176,7 @@ fn report<S: Display, D: Display>(
     }
 }
 
-/// Prints the number of operations every ten seconds.
+/// Returns a function that gets the number of operations so far, and prints it every ten seconds.
 fn progress() -> impl Fn(u64) {
     let printed = std::cell::Cell::new(Instant::now());
     move |done| {
@@ -187,7 +187,7 @@ fn progress() -> impl Fn(u64) {
     }
 }
 
-/// Compares the calls of a family.
+/// Compares the calls of a family, and prints the result.
 fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
     let backend = match kind::<F>(arguments) {
         Ok(backend) => backend,

@@ -130,7 +130,7 @@ fn opening_and_unlinking(name: &str) -> nix::Result<()> {
     Ok(())
 }
 
-/// Forks a child that answers messages through two queues that it inherits.
+/// Forks a child that receives messages from one inherited queue, and sends each back in capitals through another.
 fn echoing(name: &str) -> nix::Result<()> {
     let back = format!("{name}-back");
     let (there, back_again) = (

@@ -52,14 +52,14 @@ fn a_send_to_a_full_queue_waits_for_room(site: &Site) {
     assert_eq!(queue.receive(), Ok(message("second", 3)));
 }
 
-/// Creates a queue of one message that holds "first".
+/// Creates a queue that has room for one message, and sends "first" to it.
 pub(super) fn full_queue(site: &Site) -> Queue<'_> {
     let queue = site.queue(1, 16);
     assert_eq!(queue.send(b"first", 0), Ok(()));
     queue
 }
 
-/// Opens the queue with O_NONBLOCK.
+/// Opens an existing queue with O_NONBLOCK.
 fn nonblocking<'a>(site: &'a Site, name: &std::ffi::CStr) -> Queue<'a> {
     site.open(name, libc::O_RDWR | libc::O_NONBLOCK)
         .expect("opening it")
@@ -89,7 +89,7 @@ fn a_newcomer_does_not_take_the_message_of_a_blocked_receiver(site: &Site) {
     }
 }
 
-/// Starts a child that is blocked in this call.
+/// Starts a child that makes a call, and waits until the child is blocked in the call.
 pub(super) fn blocked<'a, T: Carried>(site: &'a Site, work: impl FnOnce() -> T) -> Child<'a, T> {
     let child = site.child(work);
     child.wait_until_blocked();

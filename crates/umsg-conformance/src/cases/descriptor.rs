@@ -180,7 +180,7 @@ fn a_number_that_came_to_mean_something_else_is_no_queue(site: &Site) {
     assert_eq!(file.metadata().expect("a file").len(), 0);
 }
 
-/// Returns the output of `mq_probe` when it is exec'ed with these arguments.
+/// Executes `mq_probe` with these arguments, and returns its output.
 fn after_exec(site: &Site, arguments: &[&str]) -> String {
     let environment = site
         .ask(site.backend().environment())
@@ -359,7 +359,7 @@ fn proc_self_fd_leads_to_the_name(site: &Site) {
     );
 }
 
-/// Returns the answer of a read of this many bytes.
+/// Returns the result of a read of `length` bytes from a queue's descriptor.
 fn read(site: &Site, fd: i32, length: usize) -> Result<String, Errno> {
     let mut buffer = vec![0; length];
     let length = site.ask(site.backend().read(fd, &mut buffer))?;
@@ -516,7 +516,8 @@ fn a_program_that_closes_everything_can_start_again(site: &Site) {
     let name = site.name("daemon");
     let before = site.queue_called(&name, 2, 8);
     before.send(b"before", 0).expect("room");
-    // The range ends below descriptor 250, to which the case writes its report, and below the descriptors of the pipe that a child needs.
+    // The range ends below descriptor 250, to which the case writes its report. The descriptors of the pipe that a child needs are also above the
+    // range.
     for fd in 3..100 {
         let _ = close(site, fd);
     }

@@ -195,7 +195,7 @@ fn a_fork_amid_sends_of_another_thread_leaves_a_usable_child(site: &Site) {
             let child = site.child(|| {
                 other.send(b"child", 0)?;
                 other.receive()?;
-                // The queue may be full or empty; either result is accepted.
+                // A thread of the parent fills and empties this queue at the same time, so any result is accepted.
                 let _ = busy.send(b"child", 0);
                 let _ = busy.receive();
                 let mine = site.nonblocking(1, 8);

@@ -316,7 +316,7 @@ fn without_a_free_descriptor_a_missing_queue_is_not_looked_for(site: &Site) {
     assert_eq!(opened.result(), Err(Errno::EMFILE));
 }
 
-/// Returns the mode of a queue created with this mode under this umask.
+/// Returns the mode of a queue that is created with `mode` under `umask`.
 fn mode_of(site: &Site, mode: u32, umask: u32) -> u32 {
     let before = sys::umask(umask);
     let queue = site
@@ -424,8 +424,8 @@ fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Er
 const GRANTED: Result<(), Errno> = Ok(());
 const DENIED: Result<(), Errno> = Err(Errno::EACCES);
 
-/// Tries several combinations of the three permission bits from bit `shift` on. Expects that each combination grants the opener exactly the access
-/// that it means.
+/// Tries several combinations of three permission bits, whose lowest is bit `shift` of the mode. Expects that each combination grants the opener
+/// exactly the access that it means.
 #[track_caller]
 fn expect_granted_by(site: &Site, shift: u32, others: u32, opener: Opener) {
     let with = |bits: u32| accesses(site, bits << shift | others, opener, 0);

@@ -378,7 +378,7 @@ impl Set<'_> {
             .expect("registering it");
     }
 
-    /// Waits this many milliseconds for events. Returns the data and the events of each ready member.
+    /// Waits at most `milliseconds` for events. Returns the data and the events of each ready member.
     fn told_within(&self, milliseconds: i32) -> Vec<(u64, u32)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
         let set = self.set.as_raw_fd();

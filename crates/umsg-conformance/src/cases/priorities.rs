@@ -17,7 +17,7 @@ subject! { $ priorities, priorities_cases:
     two_alternating_priorities_come_out_sorted
 }
 
-/// A plain model: messages with the order in which they were sent.
+/// A plain model of the queue: for each queued message, its priority and its number in the order of the sends.
 #[derive(Default)]
 struct Model {
     queued: Vec<(u32, u32)>,
@@ -43,7 +43,7 @@ impl Model {
     }
 }
 
-/// Returns a generator of pseudo-random numbers.
+/// Returns a generator of pseudo-random numbers below its argument.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut random = crate::compare::Random::new(seed);
     move |below| random.below(below)

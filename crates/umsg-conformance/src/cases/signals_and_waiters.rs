@@ -30,15 +30,15 @@ subject! { $ signals_and_waiters, signals_and_waiters_cases:
     calls_from_a_signal_handler_work
 }
 
-/// Counts the runs of the handler in this process.
+/// The number of times that the handler `count` ran in this process.
 static HANDLED: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn count(_: i32) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Starts a child that has a handler for SIGUSR1 and is blocked in a call. The child returns the result of the call and the number of runs of the
-/// handler.
+/// Starts a child that has a handler for SIGUSR1 and is blocked in a call. The child returns the result of the call, and fails if the handler did not
+/// run.
 fn blocked_with_handler<'a, T: Carried>(
     site: &'a Site,
     flags: i32,
@@ -82,7 +82,7 @@ fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
 
 fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
     const WAITERS: usize = 40;
-    // The test starts more busy threads than processors, so that it notices a waiter that wakes up periodically.
+    // These busy processes compete with the waiters for the processors. So the test notices a waiter that wakes up periodically.
     let busy: Vec<_> = (0..4)
         .map(|_| {
             site.child(|| {
@@ -113,7 +113,7 @@ fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
     }
 }
 
-/// Sends a signal several times and checks that the child stays blocked.
+/// Sends SIGUSR1 several times, and checks that the child stays blocked.
 fn expect_undisturbed<T: Carried>(child: &Child<'_, T>) {
     for _ in 0..3 {
         child.signal(libc::SIGUSR1);
@@ -267,7 +267,7 @@ fn an_interrupted_send_leaves_nothing(site: &Site) {
     assert_eq!(queue.fill(), 1);
 }
 
-/// Stops a child for a while and continues it.
+/// Stops a child, waits for a while, and continues the child.
 fn stop_for_a_while<T: Carried>(child: &Child<'_, T>) {
     child.signal(libc::SIGSTOP);
     wait_until(|| sys::state(child.pid()) == Some(b'T'));

@@ -15,19 +15,19 @@ use super::worker::{FIRST_SOCKET, Shared, Worker};
 use crate::backend::Kind;
 use crate::sys;
 
-/// The argument that makes the program `compare` run as a worker.
+/// The argument that makes the program `compare` run as a process of workers.
 pub const WORKER: &str = "--be-a-worker";
 
-/// The descriptor of a worker's assignment.
+/// The descriptor of the file with the workers' assignment.
 const ASSIGNMENT: i32 = FIRST_SOCKET + WORKERS as i32;
-/// The descriptor of the memory that a worker shares with the coordinator.
+/// The descriptor of the memory that the workers share with the coordinator.
 const MEMORY: i32 = ASSIGNMENT + 1;
 
 /// The way in which the workers of a side are started.
 pub enum Launch {
-    /// The workers are forks of this process.
+    /// The workers are forks of the coordinator.
     Fork,
-    /// The workers are forks of a program.
+    /// The workers are forks of a program that the coordinator starts.
     Program(Program),
 }
 
@@ -61,7 +61,7 @@ impl<N: Clone, C: Copy> Assignment<N, C> {
 }
 
 impl Program {
-    /// Executes the program in the calling process, with this assignment. The caller has moved the workers' sockets to the descriptors from
+    /// Executes the program in the calling process, with this assignment. The caller has moved the sockets of the workers to the descriptors from
     /// `FIRST_SOCKET` on.
     pub fn become_it<F: Comparable>(&self, assignment: &Assignment<F::Names, F::Call>) -> ! {
         let mut file = sys::memory_file().expect("a file in memory");
@@ -82,7 +82,8 @@ impl Program {
     }
 }
 
-/// Runs the worker, in a program whose arguments are [`WORKER`], the name of the family and two paths.
+/// Serves as the first worker. The program's arguments are [`WORKER`], the name of the family, the path of the drop-in, and the directory of its
+/// queues.
 ///
 /// # Errors
 /// If the coordinator has prepared the process wrongly.

@@ -12,7 +12,7 @@ use super::side::{Setup, Side};
 use super::{Comparable, Waiting};
 use crate::sys::Pause;
 
-/// The divisor of a side's patience: the quotient is the time to wait for a result that may come late.
+/// A call whose result may come late is repeated for a side's patience divided by this number.
 const LATENESS: u32 = 10;
 
 /// The events of one step.
@@ -33,10 +33,10 @@ pub struct Both {
     pub words: [String; 2],
 }
 
-/// The end of a history.
+/// The way in which the play of a history ended.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// Both sides agreed on everything.
+    /// Both sides agreed in all steps.
     Agreed,
     /// The answers differed in the last line; the text describes the difference.
     Differed(String),
@@ -50,7 +50,7 @@ pub type Seen = BTreeMap<(&'static str, String), u64>;
 /// The result of playing a history.
 #[derive(Debug, Clone)]
 pub struct Played<C> {
-    /// The end of the history.
+    /// The way in which the play ended.
     pub end: End,
     /// The number of operations that both sides performed.
     pub operations: u64,
@@ -83,12 +83,12 @@ struct Lockstep<'a, F: Comparable> {
     blocked_in: [Option<usize>; WORKERS],
     /// For each worker: the queue for which the worker waits, if the family distinguishes queues.
     blocked_on: [u32; WORKERS],
-    /// For each worker: true if other calls may have changed the reason of its wait since the worker blocked.
+    /// For each worker: true if other calls may have changed the state for which the worker waits since it blocked.
     changed: [bool; WORKERS],
     numbers: bool,
     /// True if the workers belong to several users.
     has_users: bool,
-    /// The longest time of a step.
+    /// The time that the slowest step took.
     slowest: Duration,
     played: Played<F::Call>,
 }
@@ -223,7 +223,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         waiting.collect()
     }
 
-    /// Sends these workers a signal that ends their waits, one worker after the other.
+    /// Sends each of these workers a signal that ends its wait, one worker after the other.
     fn interrupt(&mut self, workers: Vec<usize>) -> Result<(), Stop> {
         for worker in workers {
             let operation = Operation::Interrupt;
@@ -305,7 +305,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// Repeats the call on the other side until it gives the kernel's answer, or until a time limit.
+    /// Repeats the call on the other side until that side gives the kernel's answer, or until a time limit.
     fn ask_again(
         &self,
         number: usize,
@@ -321,8 +321,8 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(other)
     }
 
-    /// Waits until the other side's worker blocks in a call that blocks in the kernel, or answers. If the result of the call may come late, repeats
-    /// the call for some time.
+    /// The kernel's worker is blocked in this call. Waits until the other side's worker is blocked in it or answers. If the result of the call may
+    /// come late, repeats the call for some time.
     fn settle_other(&self, worker: usize, number: usize) -> Result<Settled, Stop> {
         let may_come_late = matches!(
             self.steps[number].operation,
@@ -373,7 +373,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// Compares two answers to a call.
+    /// Compares the answers of the two sides to a call.
     fn compare(
         &mut self,
         worker: usize,
@@ -398,7 +398,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Err(Stop::Differed(format!("the answers to w{worker} differ")))
     }
 
-    /// Returns the allowed differences between answers. Times may differ, because the two sides read their clocks one after the other.
+    /// Returns the allowed differences between the answers. Times may differ, because the two sides read their clocks one after the other.
     fn leeway(&self) -> Leeway {
         Leeway {
             numbers: self.numbers,
@@ -406,7 +406,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// Updates the coordinator's records after a call to which both sides gave the same answer.
+    /// Updates the coordinator's records of processes after a call to which both sides gave the same answer.
     fn after(
         &mut self,
         operation: Operation<F::Call>,

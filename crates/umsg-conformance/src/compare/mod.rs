@@ -55,7 +55,7 @@ use lockstep::{End, Played};
 /// The number of steps in a history.
 const HISTORY: usize = 250;
 
-/// The time to wait for an answer when a difference is reproduced. The time is short, because often the answer never arrives.
+/// The time to wait for an answer when the coordinator reproduces a difference. The time is short, because often the answer never arrives.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker that is blocked.
@@ -63,9 +63,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub struct Waiting<C> {
     /// The number of the worker.
     pub worker: usize,
-    /// The call.
+    /// The call in which the worker is blocked.
     pub call: C,
-    /// The queue: see [`Comparable::queue_of`].
+    /// The queue for which the worker waits, as [`Comparable::queue_of`] numbers it.
     pub queue: u32,
 }
 
@@ -104,7 +104,7 @@ pub trait Comparable: Family {
     /// Returns the names of one side's queues. Two sides that both use the kernel have different names.
     fn names(side: char) -> Self::Names;
 
-    /// Makes a private namespace for the kernel's queues, if this family uses one namespace for all histories.
+    /// Makes a private namespace of the kernel for its queues, if this family uses one such namespace for all histories.
     fn keep() -> Option<OwnedFd> {
         None
     }
@@ -115,7 +115,8 @@ pub trait Comparable: Family {
     /// Prepares a side for a history, after the queues and processes of the previous history are removed.
     fn begin(_side: &Setup<Self>) {}
 
-    /// Prepares the process from which the workers of a history start. The function is called once for each history, as the last preparation.
+    /// Prepares the process from which the workers of a history start. The function is called once for each history, immediately before that process
+    /// becomes the first worker.
     fn prepare(kind: &Kind<Self>);
 
     /// Returns the hand that makes the calls of the first worker.
@@ -124,7 +125,7 @@ pub trait Comparable: Family {
     /// Returns the generator of histories for these two sides.
     ///
     /// # Errors
-    /// The reason why these sides allow no history.
+    /// The reason why no history is possible for these two sides.
     fn histories(seed: u64, sides: &[Setup<Self>; 2]) -> Result<Self::Histories, String>;
 
     /// Removes the queues that a history has left, in a process that uses the backend. `words` are the words that the workers share.
@@ -133,7 +134,7 @@ pub trait Comparable: Family {
     /// Describes the remains of queues in the directory of a namespace after [`remove_queues`](Self::remove_queues).
     fn left_behind(directory: &Path) -> Option<String>;
 
-    /// Returns whether this answer means that the kernel has no room for a queue.
+    /// Returns whether this answer of the kernel means that it has no room for a queue.
     fn is_refused(_call: Self::Call, _outcome: Outcome) -> bool {
         false
     }
@@ -150,7 +151,8 @@ pub trait Comparable: Family {
         0
     }
 
-    /// Returns the workers to interrupt before a call, because the kernel does not define the effect of the call on several blocked workers.
+    /// Returns the blocked workers that the coordinator has to interrupt before a call. The kernel does not define the effect of the call on several
+    /// of them.
     fn unforeseeable_before(
         _call: Self::Call,
         _waiting: &[Waiting<Self::Call>],
@@ -159,7 +161,8 @@ pub trait Comparable: Family {
         Vec::new()
     }
 
-    /// Returns the workers to interrupt after a call, because the kernel does not define the order in which they continue to wait.
+    /// Returns the blocked workers that the coordinator has to interrupt after a call. The kernel does not define the order in which they continue to
+    /// wait.
     fn unforeseeable_after(
         _call: Self::Call,
         _waiting: &[Waiting<Self::Call>],
@@ -174,7 +177,7 @@ pub trait Comparable: Family {
     }
 }
 
-/// The subject of a comparison.
+/// The parameters of a comparison.
 pub struct Config<'a, F: Family = Posix> {
     /// The minimum number of operations.
     pub operations: u64,
@@ -182,9 +185,9 @@ pub struct Config<'a, F: Family = Posix> {
     pub seed: u64,
     /// The backend to compare the kernel with.
     pub backend: Kind<F>,
-    /// The program `compare`, for a backend that has to be preloaded.
+    /// The path of the program `compare`, for a backend that has to be preloaded.
     pub program: Option<&'a Path>,
-    /// A function that is called with the number of operations from time to time.
+    /// A function that the comparison calls from time to time, with the number of operations so far.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
@@ -203,7 +206,7 @@ pub struct Summary {
     pub unasked: String,
     /// For each call and each result, such as "mq_send" and "EAGAIN", the number of such calls.
     pub seen: Seen,
-    /// True if other users took part.
+    /// True if some workers ran as other users.
     pub users: bool,
 }
 
@@ -254,7 +257,7 @@ pub struct Difference {
     pub history: u64,
     /// The number of times that the difference occurred again, and the number of attempts to reproduce it.
     pub again: (u32, u32),
-    /// The history that shows the difference, step by step, with all answers.
+    /// The history that shows the difference: each step with all answers, as text.
     pub text: String,
 }
 
@@ -284,7 +287,7 @@ impl std::error::Error for Difference {}
 pub enum Failure<D = Box<Difference>> {
     /// The two sides are different.
     Difference(D),
-    /// The comparison could not be carried out.
+    /// The comparison could not be carried out, for this reason.
     Impossible(String),
 }
 
@@ -299,7 +302,7 @@ impl<D: fmt::Display> fmt::Display for Failure<D> {
 
 impl<D: fmt::Debug + fmt::Display> std::error::Error for Failure<D> {}
 
-/// Both sides, ready for histories.
+/// The two sides, ready to play histories.
 struct Comparison<'a, F: Comparable> {
     config: &'a Config<'a, F>,
     setups: [Setup<F>; 2],
@@ -308,7 +311,7 @@ struct Comparison<'a, F: Comparable> {
     directory: tempfile::TempDir,
 }
 
-/// Prepares one side for histories. Returns the side and its memory.
+/// Prepares one side for histories. Returns the side's setup, and the memory that its workers share.
 fn set_up<F: Comparable>(
     kind: &Kind<F>,
     side: char,
@@ -326,7 +329,7 @@ fn set_up<F: Comparable>(
     let namespace = kept.map(OwnedFd::try_clone).transpose();
     let namespace = namespace.map_err(|error| error.to_string())?;
     let (backend, launch) = if let Kind::Preloaded(library) = kind {
-        // Without the drop-in, the loader would continue, and the worker would use the kernel's shared queues.
+        // If the drop-in is missing, the loader starts the program without it. Then the workers would use the kernel's shared queues.
         if !library.exists() {
             return Err(format!("{}: no such file", library.display()));
         }

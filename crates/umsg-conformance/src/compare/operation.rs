@@ -45,9 +45,9 @@ pub enum Operation<C> {
     Exit,
     /// The worker is killed by SIGKILL.
     Kill,
-    /// A blocked worker gets a signal with a handler.
+    /// A blocked worker gets a signal whose handler was installed without SA_RESTART.
     Interrupt,
-    /// A blocked worker gets a signal with a handler and SA_RESTART.
+    /// A blocked worker gets a signal whose handler was installed with SA_RESTART.
     Disturb,
     /// A blocked worker is stopped and continued.
     StopAndContinue,
@@ -74,7 +74,7 @@ impl<C: Call> Operation<C> {
         }
     }
 
-    /// Returns whether the subject of the operation is a blocked worker. A free worker performs all other operations itself.
+    /// Returns whether the operation acts on a blocked worker. A worker performs all other operations itself, while it is not blocked.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(
             self,

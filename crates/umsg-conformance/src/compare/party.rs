@@ -18,7 +18,7 @@ pub enum Settled {
     Answered(Reply),
 }
 
-/// The processes of one side during one history, by their numbers.
+/// The processes of one side during one history. Each process has a number.
 pub struct Party {
     /// The name of a process in errors, before its number.
     name: String,
@@ -77,7 +77,7 @@ impl Party {
         self.processes[number] = Some(process);
     }
 
-    /// Sends an operation to a process.
+    /// Sends a process the description of an operation.
     pub fn tell(&self, number: usize, what: &[u8]) -> Result<(), String> {
         sys::write_record(self.sockets[number].as_raw_fd(), what)
             .map_err(|error| self.fault(number, &format!("can't be told anything: {error}")))
@@ -98,7 +98,7 @@ impl Party {
         self.answer_within(number, self.patience)
     }
 
-    /// Does the same as [`answer`](Self::answer), for a limited time.
+    /// Does the same as [`answer`](Self::answer), but waits at most for `time`.
     pub fn answer_within(&self, number: usize, time: Duration) -> Result<Reply, String> {
         let socket = self.sockets[number].as_raw_fd();
         let mut pause = Pause::new(time);
@@ -127,7 +127,7 @@ impl Party {
             let begun = self.words[number].load(Ordering::Acquire) == step as u32 + 1;
             match sys::state(self.process(number)) {
                 None | Some(b'Z' | b'X') => return Err(self.fault(number, "died")),
-                // The process may have answered between the two checks.
+                // The process may have answered between the check of its socket and the check of its state.
                 Some(b'S') if begun && !self.has_answered(number) => return Ok(Settled::Blocked),
                 _ if !pause.again() => {
                     return Err(self.fault(number, "neither answers nor sleeps"));

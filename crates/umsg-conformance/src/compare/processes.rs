@@ -11,12 +11,12 @@ const USERS: [User; 4] = [
     User::WITH_ROOTS_GROUP,
 ];
 
-/// Returns the user that a child becomes. In most cases the child keeps its user.
+/// Returns the user that a forked child becomes. In most cases, the result is None, and the child keeps its user.
 fn user(random: &mut Random, users: bool) -> Option<User> {
     (users && random.percent(40)).then(|| random.pick(&USERS))
 }
 
-/// Returns the steps that start the first processes.
+/// Returns the steps in which the first worker forks some of the others.
 pub fn beginning<C>(random: &mut Random, users: bool) -> Vec<Step<C>> {
     let mut steps = Vec::new();
     for child in 1..WORKERS {
@@ -31,7 +31,7 @@ pub fn beginning<C>(random: &mut Random, users: bool) -> Vec<Step<C>> {
     steps
 }
 
-/// Returns an operation that starts, ends or changes a process.
+/// Returns an operation that starts, ends, interrupts, stops or changes a worker.
 pub fn change<C>(random: &mut Random, users: bool) -> Operation<C> {
     match random.below(20) {
         0..10 => Operation::Fork {

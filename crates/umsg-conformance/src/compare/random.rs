@@ -5,12 +5,12 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the generator of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// Returns the next number.
+    /// Returns the next number of the sequence.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -29,7 +29,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// Returns one of the given values.
+    /// Returns one of the given values, each with the same probability.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

@@ -24,9 +24,9 @@ pub enum Outcome {
 /// The answer to an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The return value of the call.
+    /// The value that the call returned, or its errno.
     pub outcome: Outcome,
-    /// The further results: priority, attributes, status.
+    /// The further results of the call, such as priority, attributes and status.
     pub details: Vec<i64>,
     /// The times that the call reported, in seconds.
     pub times: Vec<i64>,
@@ -48,7 +48,7 @@ impl Reply {
         }
     }
 
-    /// Returns the answer to a call that may have failed.
+    /// Returns the answer to a call. If the call succeeded, `reply` makes the answer from the result.
     pub fn of<T>(answer: Answer<T>, reply: impl FnOnce(T) -> Reply) -> Reply {
         match answer {
             Ok(value) => reply(value),
@@ -57,7 +57,7 @@ impl Reply {
         }
     }
 
-    /// Returns the answer with these details.
+    /// Adds these details to the answer.
     pub fn with(mut self, details: impl IntoIterator<Item = i64>) -> Reply {
         self.details.extend(details);
         self
@@ -168,7 +168,7 @@ impl fmt::Display for Reply {
     }
 }
 
-/// The allowed differences between two answers.
+/// The differences that are allowed between two answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leeway {
     /// True if descriptors and identifiers have to be equal.
@@ -178,18 +178,18 @@ pub struct Leeway {
 }
 
 impl Leeway {
-    /// Returns whether two times are close enough. Zero means that the event has not occurred.
+    /// Returns whether the difference of two times is allowed. Zero means that the event has not occurred, so it differs from every time.
     fn covers(self, one: i64, another: i64) -> bool {
         one == another || one != 0 && another != 0 && one.abs_diff(another) <= self.seconds
     }
 }
 
-/// Returns the reply of a call that returned this value.
+/// Returns the answer of a call that returned this value.
 pub fn returned(value: i64) -> Reply {
     Reply::new(Outcome::Value(value))
 }
 
-/// Returns the reply of a call that returns 0 or fails.
+/// Returns the answer of a call that returns 0 or fails.
 pub fn plain(answer: Answer<()>) -> Reply {
     Reply::of(answer, |()| returned(0))
 }

@@ -1,11 +1,11 @@
-//! Shortens a history that shows a difference. The short history still shows a difference.
+//! Shortens a history that shows a difference, as long as it still shows a difference.
 
 use std::time::{Duration, Instant};
 
-/// The time limit for removing steps.
+/// The maximum time for removing steps.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Removes all unnecessary steps. `differs` returns whether a history still shows a difference.
+/// Removes the steps that the difference does not need. `differs` returns whether a history still shows a difference.
 pub fn shrink<S: Copy>(steps: Vec<S>, mut differs: impl FnMut(&[S]) -> bool) -> Vec<S> {
     let until = Instant::now() + PATIENCE;
     let mut steps = steps;

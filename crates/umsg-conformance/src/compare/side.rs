@@ -16,7 +16,7 @@ use crate::sys::{self, Forked};
 
 /// The parts of a side that remain the same in all histories.
 pub struct Setup<F: Comparable> {
-    /// The backend that this side uses.
+    /// The kind of this side's backend.
     pub kind: Kind<F>,
     /// The backend of the workers. If the workers run another program, this backend reaches their queues from this process.
     pub backend: Box<F::Backend>,
@@ -33,7 +33,7 @@ pub struct Setup<F: Comparable> {
 }
 
 impl<F: Comparable> Setup<F> {
-    /// Prepares the calling process for the backend.
+    /// Moves the calling process into the side's IPC namespace, if it has one, and prepares the process for the backend.
     fn enter(&self) {
         if let Some(namespace) = &self.namespace {
             sys::enter_ipc_namespace(namespace.as_fd()).expect("the namespace made for this");
@@ -120,15 +120,15 @@ impl<'a, F: Comparable> Side<'a, F> {
         &self.words()[WORKERS..]
     }
 
-    /// Tells a worker to do a step.
+    /// Makes a worker perform a step.
     pub fn command(&self, worker: usize, step: usize) -> Result<(), String> {
-        // The word is reset first: an idle worker may get the same step a second time, and must not seem to have begun the step already.
+        // The worker's word is reset first. An idle worker may get the same step a second time, and must not seem to have begun the step already.
         self.words()[worker].store(0, Ordering::Release);
         self.tell(worker, &(step as u32).to_le_bytes())
     }
 }
 
-/// Runs as the first worker, in the new process.
+/// Makes the new process the first worker.
 fn begin<F: Comparable>(
     setup: &Setup<F>,
     steps: &[Step<F::Call>],

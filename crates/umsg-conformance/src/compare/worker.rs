@@ -13,7 +13,7 @@ use crate::sys::{self, Forked};
 /// sides have equal numbers.
 pub const FIRST_SOCKET: RawFd = 200;
 
-/// The byte that fills a receive buffer before the call, so that a reader sees how many bytes the call wrote.
+/// The byte that fills a receive buffer before the call. So the answer shows whether the call wrote beyond the message.
 pub const UNTOUCHED: u8 = 0xa5;
 
 /// The data that all workers of a side share.
@@ -22,14 +22,14 @@ pub struct Shared<'a, F: Comparable> {
     pub backend: &'a F::Backend,
     /// The names of the side's queues. Calls contain the index of a name.
     pub names: &'a F::Names,
-    /// The history.
+    /// The steps of the history.
     pub steps: &'a [Step<F::Call>],
-    /// For each worker, the number of the last step that the worker has begun, counted from 1. The words of the family of calls follow.
+    /// For each worker, the number of the last step that the worker has begun, counted from 1. The words that the family of calls needs follow.
     pub words: &'static [AtomicU32],
 }
 
 impl<F: Comparable> Shared<'_, F> {
-    /// Returns the words of the family of calls, which follow the words of the workers.
+    /// Returns the words that the family of calls needs.
     pub fn own_words(&self) -> &'static [AtomicU32] {
         &self.words[WORKERS..]
     }
@@ -37,10 +37,10 @@ impl<F: Comparable> Shared<'_, F> {
 
 /// The part of a worker that makes the calls of a family, with the state that is kept from call to call.
 pub trait Hand<C> {
-    /// Notes that this process begins. The process is the first process or a forked one.
+    /// Records that this process begins. It is the first process or a forked one.
     fn begin(&mut self) {}
 
-    /// Notes that the process is about to fork.
+    /// Records that this process is about to fork.
     fn fork(&mut self) {}
 
     /// Makes the call of a step.
@@ -140,7 +140,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
     }
 }
 
-/// Returns the bytes of the message that a step sends. If the messages are long enough, two steps send different messages.
+/// Returns the bytes of the message that step `number` sends. If the messages have at least 4 bytes, two steps send different messages.
 pub fn payload(number: u32, length: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length)
         .map(|at| (number as usize * 131 + at * 7 + at / 250) as u8)

@@ -12,7 +12,7 @@ pub const PROCESSES: usize = 5;
 /// The number of POSIX names and System V keys that a history uses.
 pub const NAMES: usize = 3;
 
-/// The length of every message buffer of the POSIX queues, in bytes.
+/// The message size of the POSIX queues, and the length of each message buffer, in bytes.
 pub const MESSAGE_SIZE: usize = 16;
 
 /// The time for which a call waits.
@@ -28,7 +28,7 @@ pub enum Waits {
     Not,
 }
 
-/// One act of a process, or one event that happens to the process. Descriptors are the numbers that the process uses.
+/// One act of a process, or one event that happens to the process. The field `fd` is the descriptor number in that process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Act {
@@ -74,7 +74,7 @@ pub enum Act {
     Pass {
         fd: i32,
     },
-    /// Takes the oldest descriptor out of the mailbox.
+    /// Receives the oldest descriptor from the mailbox.
     Take,
     Poll {
         fds: [i32; 2],
@@ -135,9 +135,9 @@ pub enum Act {
     Exec,
     Exit,
     Kill,
-    /// The process gets a signal that has a handler.
+    /// The process gets a signal whose handler was installed without SA_RESTART.
     Interrupt,
-    /// The process gets a signal that has a handler with SA_RESTART.
+    /// The process gets a signal whose handler was installed with SA_RESTART.
     Disturb,
     StopAndContinue,
 }
@@ -157,7 +157,7 @@ impl Act {
         }
     }
 
-    /// Returns whether the subject of the act is a blocked process. A running process performs all other acts itself.
+    /// Returns whether the act happens to a blocked process. A process performs all other acts while it is not blocked.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(self, Act::Interrupt | Act::Disturb | Act::StopAndContinue)
     }
@@ -206,12 +206,12 @@ impl Act {
     }
 }
 
-/// An act and its process.
+/// An act, and the process that performs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// The process.
+    /// The number of the process.
     pub process: usize,
-    /// The action of the process, or an event that concerns it.
+    /// The act of the process, or the event that happens to it.
     pub act: Act,
 }
 

@@ -17,7 +17,7 @@ use crate::sys::{self, Forked, Pid};
 use crate::sysv::SystemV;
 use crate::sysv::backend as typed;
 
-/// The argument that makes the program `compare` run as an actor. The actor's number follows.
+/// The argument that makes the program `compare` run as an actor. The next argument is the actor's number.
 pub const ACTOR: &str = "--be-an-actor";
 
 /// The descriptor of actor 0's socket. The socket of each further actor has the next number.
@@ -29,8 +29,8 @@ pub const MEMORY: RawFd = 212;
 
 /// The maximum number of processes in a history.
 const MOST: usize = 200;
-/// The number of words in the shared memory. The words are the steps that the actors have begun, the System V identifiers, and the list of the ids of
-/// all processes so far.
+/// The number of words in the shared memory. The words are the last step that each actor has begun, the System V identifiers, and the list of all
+/// process ids so far.
 pub const WORDS: usize = PROCESSES + NAMES + 1 + MOST;
 
 /// The offset of the registered process's id in the status line of a queue.
@@ -52,7 +52,7 @@ extern "C" fn nothing(_: i32) {}
 /// If the coordinator has prepared the process wrongly.
 pub fn act(number: &str) -> Result<(), String> {
     let number = number.parse().map_err(|_| "no number of an actor")?;
-    // The descriptor stays open: after an exec, the actor's new program maps the memory again.
+    // The memory's descriptor stays open: after an exec, the actor's new program maps the memory again.
     let memory = sys::take(MEMORY);
     let words = sys::words_of(memory.as_fd(), WORDS).map_err(|errno| errno.to_string())?;
     sys::forget(memory);
@@ -138,7 +138,7 @@ impl Actor {
         }
     }
 
-    /// Executes this program in the same process. The new program sends the answer.
+    /// Executes this program again in the same process. The new program sends the answer to the act.
     fn exec(&self) {
         let error = Command::new("/proc/self/exe")
             .args([ACTOR, &self.number.to_string()])
@@ -314,7 +314,7 @@ impl Actor {
         })
     }
 
-    /// Returns the status line of a queue. The number of the registered process in the history replaces its process id.
+    /// Returns the status line of a queue. In place of the registered process's id, the answer contains the number of that process in the history.
     fn status_line(&self, fd: Fd) -> Reply {
         let mut line = [0; 100];
         Reply::of(self.posix.read_at(fd, &mut line, 0), |length| {
@@ -327,7 +327,7 @@ impl Actor {
         })
     }
 
-    /// Returns the number of a process in the history. The process id 0 gives 0, and the id of a process outside the history gives -1.
+    /// Returns the number of a process in the history. For the process id 0, returns 0. For the id of a process outside the history, returns -1.
     fn who(&self, pid: Pid) -> i64 {
         match find(self.processes(), pid.cast_unsigned()) {
             Some(at) => at as i64,

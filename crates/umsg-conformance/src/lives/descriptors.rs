@@ -51,21 +51,21 @@ impl Registration {
     }
 }
 
-/// The open descriptors.
+/// The open descriptors of all processes of a history, as far as the answers show them.
 #[derive(Default)]
 pub struct Descriptors {
     processes: [Process; PROCESSES],
     mail: VecDeque<Descriptor>,
     sets: BTreeSet<Description>,
     registrations: BTreeSet<Registration>,
-    /// The data that the events of a new or changed registration carry.
+    /// The data that the next new or changed registration gets for its events: the number of the step.
     data: i64,
     /// For each name, the queue with this name.
     names: [Option<Queue>; NAMES],
     queues: BTreeMap<Description, Queue>,
-    /// For each queue, the process that is registered for notification.
+    /// For each queue with a registration for notification, the number of the registered process.
     registrants: BTreeMap<Queue, usize>,
-    /// The queues whose registered process has executed another program. The value is the number of that process.
+    /// The queues whose registered process has executed another program while it kept the queue open. The value is the number of that process.
     kept_over_exec: BTreeMap<Queue, usize>,
     last: u32,
 }
@@ -109,7 +109,7 @@ impl Descriptors {
         self.settle();
     }
 
-    /// Notes that a process is about to perform the act of this step. A registration opens a doorbell even if the registration is refused.
+    /// Records that a process is about to perform the act of this step. A call that adds a queue to a set opens a doorbell even if the call fails.
     pub fn before(&mut self, number: usize, process: usize, act: Act) {
         self.data = number as i64;
         if let Act::Control {
@@ -144,12 +144,12 @@ impl Descriptors {
             Act::Notify { fd, signal } => {
                 if let Some(queue) = self.queue(process, fd) {
                     match signal {
-                        // The call succeeds on both sides only if the kernel, too, has no other registration.
+                        // The call succeeds on both sides only if no process is registered in the kernel.
                         Some(_) => {
                             self.kept_over_exec.remove(&queue);
                             self.registrants.insert(queue, process);
                         }
-                        // The call removes only a registration of the calling process.
+                        // With a null pointer, the call removes only a registration of the calling process.
                         None => {
                             for of in [&mut self.registrants, &mut self.kept_over_exec] {
                                 of.retain(|&at, &mut of| at != queue || of != process);
@@ -282,7 +282,7 @@ impl Descriptors {
         self.settle();
     }
 
-    /// Forgets closed descriptors.
+    /// Removes the doorbells without an open descriptor, and the registrations whose member or set is closed in all processes.
     fn settle(&mut self) {
         for process in &mut self.processes {
             let numbers = &process.numbers;
@@ -300,8 +300,8 @@ impl Descriptors {
             .retain(|one| open.contains(&one.member) && open.contains(&one.set));
     }
 
-    /// Returns whether only the kernel finds the registration for an `epoll_ctl`. The drop-in misses the registration, because this process has
-    /// another doorbell than the process that registered.
+    /// Returns whether only the kernel finds the registration that an `epoll_ctl` names. The drop-in misses it, because this process has another
+    /// doorbell than the process that registered.
     pub fn is_registered_by_another_doorbell(&self, process: usize, set: i32, fd: i32) -> bool {
         let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
             return false;
@@ -344,7 +344,7 @@ impl Descriptors {
         members.any(|one| self.is_lost(one))
     }
 
-    /// Returns whether a descriptor number belongs to a set with a lost registration.
+    /// Returns whether a descriptor number refers to a set with a lost registration.
     pub fn leads_to_lost_members(&self, process: usize, number: i32) -> bool {
         self.at(process, number)
             .is_some_and(|set| self.has_lost_members(set.description))

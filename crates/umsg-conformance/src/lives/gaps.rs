@@ -11,7 +11,7 @@ use crate::errno::Errno;
 /// A known gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// Fewer processes than in the kernel find an epoll registration: some processes that share the queue's descriptor have different doorbells.
+    /// The result of an `epoll_ctl` or the events of a set differ, because processes that share the queue's descriptor have different doorbells.
     Doorbell,
     /// The process that is registered for notification has executed another program.
     NotifyOverExec,
@@ -65,8 +65,8 @@ impl Gap {
     }
 }
 
-/// Returns the data and events that a set reports for all registrations except the lost ones. If the call sleeps, the list is empty. For an error,
-/// the result is `None`.
+/// Returns the data and events that a set reports for all registrations except the lost ones. Without a reply, the caller sleeps, and the list is
+/// empty. For an error, the result is `None`.
 fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 2]>> {
     let Some(reply) = reply else {
         return Some(Vec::new());
@@ -85,7 +85,7 @@ fn is_overtaken(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     kernel.is_some_and(|kernel| succeeded(kernel.outcome)) && other.is_none()
 }
 
-/// Returns whether the kernel has a registration for notification that the drop-in no longer has.
+/// Returns whether the two answers differ because the kernel has a registration for notification that the drop-in no longer has.
 fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let (Some(kernel), Some(other)) = (kernel, other) else {
         return false;
@@ -108,7 +108,7 @@ fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Re
     }
 }
 
-/// Returns whether a process that waits for a set gets different events on the two sides. A process that sleeps gets no events.
+/// Returns whether a process that waits for a set gets different events on the two sides. A process that still sleeps has got no events.
 fn is_another_waiters_event(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let told = [kernel, other].map(|reply| told_beside(&BTreeSet::new(), reply));
     matches!(told, [Some(kernel), Some(other)] if kernel != other)
@@ -135,7 +135,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Notes that a process is blocked.
+    /// Records that a process is blocked in this act.
     pub fn blocked(&mut self, process: usize, act: Act) {
         self.blocked[process] = Some(act);
     }
@@ -210,7 +210,7 @@ impl Ledger {
         self.descriptors.ended(process);
     }
 
-    /// Returns the gap that explains a difference. An answer of `None` means that the process is blocked.
+    /// Returns the gap that explains a difference between the two replies to a process. A reply of `None` means that the process is blocked.
     pub fn gap(
         &self,
         process: usize,
@@ -245,8 +245,8 @@ impl Ledger {
         }
     }
 
-    /// Returns whether doorbells explain the difference. Either the drop-in's `epoll_ctl` misses a registration, or finds one of another number, or a
-    /// set reports events of lost registrations.
+    /// Returns whether the doorbells explain the difference. Either the drop-in's `epoll_ctl` misses a registration, or it ignores the registration
+    /// of another descriptor number, or a set reports events of lost registrations.
     fn is_of_another_doorbell(
         &self,
         process: usize,

@@ -7,7 +7,7 @@ use super::act::{Act, NAMES, PROCESSES, Step, Waits};
 use crate::compare::Random;
 use crate::compare::posix::notices;
 
-/// The range of the descriptor numbers that calls use.
+/// The range from which the generator chooses descriptor numbers.
 const NUMBERS: std::ops::Range<i32> = 3..14;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ enum Kind {
 /// The descriptors that the generator expects a process to have.
 type Table = BTreeMap<i32, Kind>;
 
-/// The character of a history: how often each kind of event occurs.
+/// The character of a history: how often each kind of event occurs, and the number of queue names.
 struct Character {
     names: usize,
     blocking: u64,
@@ -48,7 +48,7 @@ const WAYS: [i32; 4] = [
 ];
 
 impl Generator {
-    /// Creates the generator of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Generator {
         Generator {
             random: Random::new(seed),

@@ -15,7 +15,7 @@ use crate::sys::Pause;
 /// For each call and each result, the number of such calls.
 pub type Seen = BTreeMap<(&'static str, String), u64>;
 
-/// The end of a history.
+/// The way in which the play of a history ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// Every answer was the same.
@@ -36,9 +36,9 @@ struct Line {
 
 /// The result of playing a history.
 pub struct Played {
-    /// The end of the history.
+    /// The way in which the play ended.
     pub end: End,
-    /// The acts that both sides performed.
+    /// The number of acts that both sides performed.
     pub operations: u64,
     /// The number of these acts that blocked.
     pub blocked: u64,
@@ -61,7 +61,8 @@ const LEEWAY: Leeway = Leeway {
     seconds: 0,
 };
 
-/// The longest wait for an answer of the drop-in if a known gap allows its process to sleep. After this time, the process counts as asleep.
+/// The longest wait for an answer of the drop-in if a known gap allows its process to sleep. Without an answer in this time, the process counts as
+/// asleep.
 const ASLEEP: Duration = Duration::from_secs(2);
 
 /// Plays a history.
@@ -195,7 +196,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Makes a process act on both sides.
+    /// Makes a process perform an act on both sides.
     fn call(&mut self, number: usize, process: usize, act: Act) -> Result<(), End> {
         for side in &self.sides {
             side.command(process, number, act).map_err(differed)?;
@@ -216,7 +217,7 @@ impl Lockstep {
         }
     }
 
-    /// Repeats the call on the other side, because a signal may arrive a little later on that side.
+    /// Repeats a call that collects notifications on the other side: the signal may arrive a little later on that side.
     fn ask_again(
         &self,
         number: usize,
@@ -235,7 +236,7 @@ impl Lockstep {
         Ok(other)
     }
 
-    /// Expects the process to be blocked on the other side, because the process is blocked in the kernel.
+    /// The process is blocked in the kernel. Checks that it is blocked on the other side, too.
     fn expect_blocked(&mut self, number: usize, process: usize, act: Act) -> Result<(), End> {
         match self.sides[1].settle(process, number).map_err(differed)? {
             Settled::Blocked => {
@@ -268,7 +269,8 @@ impl Lockstep {
         }
     }
 
-    /// Returns the drop-in's answer to a call that the kernel has answered. If a known gap allows the drop-in's process to sleep, the wait is short.
+    /// Returns the drop-in's answer to a call that the kernel has answered. If a known gap allows the drop-in's process to sleep, the function waits
+    /// only a short time.
     fn answer_beside(&mut self, process: usize, act: Act, kernel: &Reply) -> Result<Reply, End> {
         let gap = self.ledger.gap(process, act, Some(kernel), None);
         let answer = match gap {
@@ -305,7 +307,7 @@ impl Lockstep {
         ))
     }
 
-    /// Updates the records after an act to which both sides gave the same answer.
+    /// Updates the records of processes after an act to which both sides gave the same answer.
     fn after(&mut self, process: usize, act: Act, replies: [&Reply; 2]) -> Result<(), End> {
         match act {
             Act::Exit => self.bury(process),

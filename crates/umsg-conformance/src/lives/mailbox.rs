@@ -1,4 +1,4 @@
-//! Passes descriptors in messages of a socket. The functions are libc's, so the drop-in intercepts them.
+//! Passes descriptors between processes, in messages on a socket. The functions are libc's, so the drop-in intercepts them.
 
 use std::mem;
 use std::os::fd::RawFd;
@@ -12,7 +12,7 @@ struct Control {
     fd: RawFd,
 }
 
-/// Passes a message of one byte and one descriptor to `call`.
+/// Calls `call` with a message of one byte and one descriptor.
 fn with_message(
     control: &mut Control,
     call: impl FnOnce(&mut libc::msghdr) -> isize,

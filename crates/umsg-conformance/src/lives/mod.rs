@@ -44,19 +44,19 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// The number of attempts to reproduce a difference before the history is shortened.
 const ATTEMPTS: u32 = 3;
 
-/// The subject of a comparison.
+/// The parameters of a comparison.
 pub struct Config<'a> {
     /// The path of the program `compare`.
     pub program: &'a Path,
     /// The queues that are compared with the kernel's queues.
     pub queues: Queues,
-    /// The least number of operations.
+    /// The minimum number of operations, unless the time is over before.
     pub operations: u64,
     /// The time after which no further history begins.
     pub budget: Option<Duration>,
     /// The seed of the random numbers.
     pub seed: u64,
-    /// A function that is called with the number of operations from time to time.
+    /// A function that the comparison calls from time to time, with the number of operations so far.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The reason why a comparison ended early: a difference, as text with a short history that shows it, or an obstacle.
+/// The reason why a comparison failed: a difference, as text with a short history that shows it, or an obstacle.
 pub type Failure = crate::compare::Failure<String>;
 
 fn differs(played: &Played) -> bool {
@@ -107,7 +107,7 @@ fn explain(config: &Config<'_>, steps: Vec<Step>, history: u64, first: Played) -
     let mut shortest = first;
     if again > 0 {
         shrink(steps, |steps| {
-            // If the difference depends on timing, several attempts may be necessary.
+            // If the difference depends on timing, several attempts may be necessary to see it.
             let found = (0..=ATTEMPTS - again).map(|_| play(steps)).find(differs);
             let still = found.is_some();
             if let Some(played) = found {

@@ -99,7 +99,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Tells a process to act.
+    /// Sends an act to a process, which performs it.
     pub fn command(&self, process: usize, number: usize, act: Act) -> Result<(), String> {
         let text = serde_json::to_vec(&(number as u32, act)).expect("an act as JSON");
         self.tell(process, &text)

@@ -3,7 +3,7 @@
 use super::{Completion, ENTRIES, Operation};
 use crate::compare::Random;
 
-/// The largest number of messages in a post. The number exceeds a receiver's room, so that posts overflow.
+/// The largest number of messages that a post contains. The number exceeds a receiver's room, so that posts overflow.
 const LONGEST: u64 = 3 * ENTRIES as u64;
 
 /// The flag IORING_CQE_F_32 of linux/io_uring.h, which histories never use. If a sender's flags contain this bit, Linux 6.18 takes it for its own

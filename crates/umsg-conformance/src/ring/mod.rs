@@ -59,8 +59,8 @@ pub enum Operation {
     Take(usize),
     /// Waits a short time until this number of messages is present.
     Wait(usize),
-    /// The receiver takes all messages of the ring, and then waits while another thread posts these messages one by one. When all messages have
-    /// arrived, the receiver takes them.
+    /// The receiver first empties the ring. Then it waits while another thread posts the messages of this operation one by one. When all messages
+    /// have arrived, the receiver takes them.
     Meet(Vec<Completion>),
     /// Enables the receiver, so that senders can post.
     Enable,
@@ -81,7 +81,8 @@ pub enum Answer {
     Taken(Vec<Completion>),
     /// True if the awaited number of messages is present.
     Waited(bool),
-    /// The first field is true if the receiver slept until the last message was posted. The second field has the messages that the receiver took.
+    /// The first field is true if the receiver slept until the last message was posted. The second field contains the messages that the receiver
+    /// took.
     Met(bool, Vec<Completion>),
     /// The operation had no effect, because the pair or its receiver does not exist.
     Nothing,
@@ -97,7 +98,7 @@ pub trait Pair {
     fn take(&mut self, most: usize) -> Option<Vec<Completion>>;
     /// Waits for `count` messages, for a limited time.
     fn wait(&mut self, count: usize) -> Answer;
-    /// Posts messages while the receiver waits for all of them.
+    /// Empties the ring, and then posts messages one by one while the receiver waits for all of them. Takes the messages.
     fn meet(&mut self, messages: &[Completion]) -> Answer;
     /// Enables the receiver. Returns `None` if the pair has no receiver.
     fn enable(&mut self) -> Option<()>;
@@ -129,7 +130,7 @@ pub trait Pair {
 pub struct Difference {
     /// The number of operations before the difference.
     pub step: usize,
-    /// The operation.
+    /// The operation to which the two sides gave different answers.
     pub operation: Operation,
     /// The answers of the two sides.
     pub answers: [Answer; 2],

@@ -21,7 +21,7 @@ pub enum Flaw {
     Disorder,
     /// The highest bit of the sender's flags is lost.
     FlagBit,
-    /// The ring takes messages before it is enabled.
+    /// A disabled ring accepts posts.
     TooEarly,
     /// A post to a disabled ring fails with EPERM instead of EBADFD.
     OtherError,

@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, types};
 
 use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 
-/// The size of the submission queue. All messages of a post fit into it.
+/// The number of entries of the sender's submission queue. All messages of a post fit into it.
 const SUBMISSIONS: u32 = 64;
 
 /// Returns the reason why this process can't use io_uring on this machine. Returns `None` if it can.
@@ -113,7 +113,7 @@ impl Pair for Uring {
     }
 
     fn enable(&mut self) -> Option<()> {
-        // For a ring that is already enabled, the call fails with EBADFD.
+        // If the ring is already enabled, the call fails with EBADFD, which is harmless.
         let _ = self.receiver.as_ref()?.submitter().register_enable_rings();
         self.enabled = true;
         Some(())
@@ -121,7 +121,7 @@ impl Pair for Uring {
 
     fn close(&mut self) {
         self.receiver = None;
-        // The kernel may soon use the old descriptor number for another file.
+        // The kernel may soon reuse the receiver's descriptor number for another file.
         self.target = -1;
     }
 }
@@ -180,7 +180,7 @@ fn take(ring: &mut IoUring, most: usize) -> Vec<Completion> {
                 res: entry.result(),
                 flags: entry.flags(),
             }),
-            // The call only fetches overflowed completions, and returns at once.
+            // The call only moves overflowed completions into the ring, and returns at once.
             None if ring.submission().cq_overflow() => {
                 ring.submit().expect("io_uring gives out what overflowed");
             }

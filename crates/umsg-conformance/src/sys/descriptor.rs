@@ -30,7 +30,7 @@ pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok(owned(ends))
 }
 
-/// Passes a descriptor through a socket. Returns the new descriptor of the same file, which is closed on exec.
+/// Passes a descriptor through a socket. Returns the new descriptor of the same open file description, which is closed on exec.
 ///
 /// # Errors
 /// The errors of `socketpair`, `sendmsg` and `recvmsg`.
@@ -72,7 +72,7 @@ fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
     unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
 }
 
-/// Writes one record. The call is repeated if a signal interrupts it.
+/// Writes one record. If a signal interrupts the call, repeats it.
 ///
 /// # Errors
 /// The errors of `write`.
@@ -91,8 +91,8 @@ pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads one record, or the available bytes if the descriptor does not preserve records. Returns the length, or 0 at the end. The call is repeated if
-/// a signal interrupts it.
+/// Reads one record, or the available bytes if the descriptor does not preserve records. Returns the number of bytes, or 0 at the end of the data. If
+/// a signal interrupts the call, repeats it.
 ///
 /// # Errors
 /// The errors of `read`.
@@ -110,7 +110,7 @@ pub fn read_record(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Waits at most this long. Returns whether data are readable or the other end is closed.
+/// Waits at most for `patience`. Returns whether data are readable or the other end is closed.
 pub fn readable(fd: RawFd, patience: Duration) -> bool {
     let mut poll = libc::pollfd {
         fd,
@@ -141,7 +141,7 @@ pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
     unsafe { libc::FD_ISSET(fd, set) }
 }
 
-/// Duplicates a descriptor to the given number. The duplicate stays open on exec.
+/// Makes `number` a duplicate of a descriptor. The duplicate stays open on exec.
 ///
 /// # Errors
 /// The errors of `dup3`.
@@ -161,7 +161,7 @@ pub fn memory_file() -> Result<std::fs::File, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
-/// Takes ownership of the descriptor with this number. The descriptor is open, and has no other owner.
+/// Takes ownership of the open descriptor with this number, which must have no other owner.
 pub fn take(number: RawFd) -> OwnedFd {
     // SAFETY: the caller got the descriptor from the process that started this program, so it has no other owner.
     unsafe { OwnedFd::from_raw_fd(number) }
@@ -169,7 +169,7 @@ pub fn take(number: RawFd) -> OwnedFd {
 
 /// Closes every descriptor in a range.
 ///
-/// A child calls this function at its start, when no code uses the descriptors yet.
+/// Only a child may call this function, at its start, when no code uses the descriptors yet.
 pub fn close_all(first: u32, last: u32) {
     // SAFETY: a child calls this function at its start, when no code uses the descriptors yet.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };

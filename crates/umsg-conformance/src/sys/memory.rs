@@ -13,7 +13,7 @@ pub fn shared_words(count: usize) -> Result<&'static [AtomicU32], Errno> {
     map_words(count, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
 }
 
-/// Maps the memory of a file that is long enough. The memory stays mapped until a call of [`unmap_words`].
+/// Maps the first `count` words of a file, which is long enough. The words stay mapped until a call of [`unmap_words`].
 ///
 /// # Errors
 /// The errors of `mmap`.
@@ -21,7 +21,7 @@ pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU3
     map_words(count, libc::MAP_SHARED, file.as_raw_fd())
 }
 
-/// Unmaps the words of a file. No code in this process uses the words any more.
+/// Unmaps the words of a file. The caller must be the last code in this process that uses the words.
 pub fn unmap_words(words: &'static [AtomicU32]) {
     let start = words.as_ptr().cast_mut().cast();
     // SAFETY: `words_of` mapped the words with this length, and the caller has the last reference.

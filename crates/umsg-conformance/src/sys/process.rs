@@ -75,7 +75,7 @@ pub enum End {
     Signal(i32),
 }
 
-/// Waits for the end of a child, at most this long.
+/// Waits until a child ends, at most for `patience`. Returns None if the child has not ended.
 pub fn wait(child: Pid, patience: Duration) -> Option<End> {
     let mut pause = Pause::new(patience);
     loop {
@@ -105,7 +105,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Begins a wait of at most this long.
+    /// Begins a wait of at most `patience`.
     pub fn new(patience: Duration) -> Pause {
         Pause {
             until: Instant::now() + patience,
@@ -113,7 +113,7 @@ impl Pause {
         }
     }
 
-    /// Pauses. Returns false if the time limit has passed.
+    /// Pauses once. If the time limit has passed, returns false at once.
     pub fn again(&mut self) -> bool {
         if Instant::now() >= self.until {
             return false;
@@ -136,11 +136,11 @@ pub fn is_asleep(id: Pid) -> bool {
     state(id) == Some(b'S')
 }
 
-/// Returns whether a process has ended. Its parent may or may not have waited for it.
+/// Returns whether a process has ended, whether or not its parent has waited for it.
 pub fn is_gone(pid: Pid) -> bool {
     match state(pid) {
         None | Some(b'X') => true,
-        // The first thread has ended; other threads may still run.
+        // The first thread has ended, but other threads of the process may still run.
         Some(b'Z') => threads(pid).is_none_or(|threads| threads <= 1),
         Some(_) => false,
     }

@@ -7,7 +7,7 @@ use std::ptr;
 /// The function `sigaction`, or a backend's replacement of it.
 pub type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
 
-/// Installs a handler.
+/// Installs a handler for a signal, by `sigaction`.
 ///
 /// # Errors
 /// The errors of `sigaction`.

@@ -36,7 +36,8 @@ pub fn give_up_raised_limits() {
     const CAP_SYS_RESOURCE: u32 = 24;
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
-    // The effective, permitted and inheritable capabilities: three words with the lower 32 bits, and then three with the upper 32 bits.
+    // Each set has three words: the effective, permitted and inheritable capabilities. The first set has their lower 32 bits, the second their upper
+    // 32 bits.
     let mut sets = [[0_u32; 3]; 2];
     // SAFETY: the call gets a header for this thread and two sets, as its version 3 requires.
     unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
@@ -87,7 +88,8 @@ pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }
 
-/// Limits the kernel's memory for the message queues of this process's user (RLIMIT_MSGQUEUE). The limit applies to the calls of this process.
+/// Sets the RLIMIT_MSGQUEUE of this process: the maximum number of bytes in the kernel's queues of its user. The kernel checks the limit only in
+/// calls of this process.
 ///
 /// # Errors
 /// The errors of `setrlimit`.
@@ -121,7 +123,7 @@ pub const fn time(tv_sec: i64, tv_nsec: i64) -> libc::timespec {
     libc::timespec { tv_sec, tv_nsec }
 }
 
-/// Returns the time of the wall clock in `milliseconds`. If the number is negative, the time has passed.
+/// Returns the time of the wall clock that is `milliseconds` from now. A negative number gives a time in the past.
 pub fn from_now(milliseconds: i64) -> libc::timespec {
     let mut now = time(0, 0);
     // SAFETY: the call writes the time to a local.

@@ -1,6 +1,6 @@
 //! The environment of a case: a backend, unique keys, and the children and users that make the calls.
 //!
-//! If the backend can't express a call, the case ends as skipped. Every other answer is returned as `Result<_, Errno>`. Calls without "wait" in their
+//! If the backend can't express a call, the case ends as skipped. A case gets every other answer as `Result<_, Errno>`. Calls without "wait" in their
 //! names use `IPC_NOWAIT`, so that a case never hangs by mistake.
 
 use std::fmt;
@@ -111,7 +111,7 @@ impl Site {
         }
     }
 
-    /// Returns the C functions. Skips the case if the backend has none.
+    /// Returns the backend's C functions. Skips the case if the backend has none.
     pub fn functions(&self) -> &Functions {
         match self.backend.functions() {
             Ok(functions) => functions,
@@ -169,14 +169,14 @@ impl Site {
         self.ask(self.backend.info(command))
     }
 
-    /// Starts a child that is blocked in its work.
+    /// Starts a child that makes a call, and waits until the child is blocked in the call.
     pub fn blocked<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
         let child = self.child(work);
         child.wait_until_blocked();
         child
     }
 
-    /// Starts a child of another user that is blocked in its work. Needs root.
+    /// Starts a child of another user that makes a call, and waits until the child is blocked in the call. Needs root.
     pub fn blocked_as<'a, T: Carried>(
         &'a self,
         user: sys::User,
@@ -267,7 +267,7 @@ impl Queue<'_> {
         .collect()
     }
 
-    /// Returns all messages, without receiving them.
+    /// Returns copies of all messages, which stay in the queue.
     pub fn messages(self) -> Vec<Message> {
         (0..)
             .map_while(|at| match self.copy(at) {

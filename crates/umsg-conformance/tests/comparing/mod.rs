@@ -16,7 +16,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// At most one comparison runs at a time, because the kernel's memory for queues does not suffice for several.
+/// At most one comparison runs at a time, because the kernel's memory limit for a user's queues does not suffice for several.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn run<F: Comparable>(backend: Kind<F>, operations: u64, seed: u64) -> Result<Summary, Failure> {
@@ -75,7 +75,7 @@ pub fn dropin() -> PathBuf {
     library.to_path_buf()
 }
 
-/// Compares, and fails if there is a difference.
+/// Compares umsg with the kernel, and fails if there is a difference.
 #[track_caller]
 pub fn expect_no_difference<F: Comparable>(backend: Kind<F>, operations: u64) -> Summary {
     let seed = number("UMSG_COMPARE_SEED", 1);
@@ -83,7 +83,7 @@ pub fn expect_no_difference<F: Comparable>(backend: Kind<F>, operations: u64) ->
     summary.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Fails unless each of these calls had this answer at least once.
+/// Fails unless each of these calls had the given answer at least once.
 #[track_caller]
 pub fn expect_seen(summary: &Summary, expected: &[(&'static str, &str)]) {
     let missing: Vec<_> = expected

@@ -31,8 +31,8 @@ pub enum Kernel {
     Barred,
 }
 
-/// Makes the kernel refuse POSIX queues to this process, and System V queues in a private namespace, if permitted. The function makes only system
-/// calls, so it may run between fork and exec.
+/// Makes the kernel refuse new POSIX queues to this process. In a private namespace, makes it also refuse new System V queues, if permitted. The
+/// function makes only system calls, so it may run between fork and exec.
 fn bar_kernel_queues(is_private: bool) -> io::Result<()> {
     if is_private {
         let _ = sys::limit_kernel_system_v_queues(0);
@@ -87,12 +87,12 @@ pub fn finish(mut command: Command, kernel: Kernel) -> Ran {
     }
 }
 
-/// Runs one program on the kernel and on umsg.
+/// Runs one program on the kernel's queues and, with the drop-in preloaded, on umsg's. Fails unless both runs succeed and no queue of umsg is left.
 pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     let kernel = finish(command(), Kernel::Open);
     let directory = namespace_directory();
-    // `umsg run` also makes the namespace first, because a program may start under another user than root.
+    // This call makes the namespace before the program starts, as `umsg run` does, because a program may start under another user than root.
     umsg::Namespace::at(directory.path()).expect("a namespace");
     let mut preloaded = command();
     preloaded
@@ -139,8 +139,8 @@ pub fn python_with(module: &str) -> Option<(PathBuf, String)> {
     None
 }
 
-/// Returns the source of a PyPI package with its tests. The directory is the value of `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE`, or pip
-/// downloads the source.
+/// Returns the directory with the source of a PyPI package and its tests. The directory is the value of `UMSG_POSIX_IPC_SOURCE` or
+/// `UMSG_SYSV_IPC_SOURCE`, or pip downloads the source.
 pub fn source_of(package: &str, python: &Path, version: &str) -> Option<PathBuf> {
     let variable = format!("UMSG_{}_SOURCE", package.to_uppercase());
     if let Some(source) = std::env::var_os(variable) {
@@ -204,7 +204,7 @@ pub fn stress_ng(stressor: &str, further: &[&str]) {
         command
     });
     for ran in [kernel, umsg] {
-        // An example of the line: `stress-ng: info:  [1234] msg   20000   0.07 ...`
+        // The line with the number of rounds, for example: `stress-ng: info:  [1234] msg   20000   0.07 ...`
         let made = ran.text.lines().find_map(|line| {
             let mut words = line.split_whitespace().skip_while(|word| *word != stressor);
             words.nth(1)?.parse::<u64>().ok()

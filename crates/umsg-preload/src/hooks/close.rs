@@ -1,6 +1,7 @@
 //! The hooks of close, mq_close, close_range, closefrom.
 //!
-//! The entry leaves the table before the descriptor is closed. After the close, another thread may already use the number for another queue.
+//! A descriptor's entry leaves the table before the descriptor is closed. After the close, another thread may already use the number for another
+//! queue.
 //!
 //! The library's own descriptors ([`umsg_shm::sys::reserved_descriptors`]) stay open in all of these calls.
 
@@ -34,8 +35,7 @@ unsafe fn bare_close(fd: c_int) -> c_int {
         .map_or_else(errno::fail, |result| result as c_int)
 }
 
-/// Closes a descriptor. The function is not exported. The exported `close` can't be called instead, because the name may refer to an earlier
-/// library's function.
+/// Closes a descriptor. The drop-in can't call the exported `close` instead, because that name may refer to an earlier library's function.
 ///
 /// # Safety
 /// The conditions of libc's close.
@@ -80,21 +80,21 @@ unsafe fn close_known(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     )
 }
 
-/// Drops the entry of a closed number. Another thread's call may have found that the number is open, and entered the number again before the close.
+/// Drops the entry of a closed number. Another thread's call may have seen the descriptor open, and entered its number again before the close.
 fn drop_if_readopted(fd: c_int) {
     if table::knows(fd) && fd::identity(fd).is_none() {
         table::take(fd).into_iter().for_each(table::Word::release);
     }
 }
 
-/// Closes all descriptors from `first` to `last`, or marks them close-on-exec.
+/// Closes all descriptors from `first` to `last`, or sets their close-on-exec flags.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
     let closes = flags & !known == 0 && flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
     let mut first = first;
     if flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0 {
-        // The inherited queues are entered first: with FD_CLOEXEC, a descriptor would no longer look inherited.
+        // The inherited queues are entered into the table first: with FD_CLOEXEC, a descriptor would no longer look inherited.
         arrivals::look_at_all();
     }
     if closes && first <= last {
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 
 fn forget_between(first: c_uint, last: c_uint) {
     if umsg::posix::has_notifications() {
-        // The inherited queues are entered first, because the close of an inherited descriptor ends a registration for notification, too.
+        // The inherited queues are entered into the table first: closing an inherited descriptor also ends a registration for notification.
         arrivals::look_at_all();
     }
     let mut known = table::known_between(first, last).peekable();

@@ -1,5 +1,5 @@
-//! setuid and its relatives: after such a call, System V queues check the process's permissions again. The kernel checks them at each call, with
-//! the current ids.
+//! setuid and its relatives: after such a call, umsg checks the process's permissions to System V queues again. The kernel checks the permissions to
+//! its queues at each call, with the current ids.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -13,7 +13,7 @@ fn after(outcome: c_int) -> c_int {
 }
 
 hooks! {
-    /// Sets the user: all of the process's user ids, the effective id, or the id for the file system.
+    /// Sets the user: all of the process's user ids, only the effective id, or only the id for the file system.
     fn [setuid, seteuid, setfsuid](user: uid_t) -> c_int { next => after(next(user)) }
 
     /// Sets the real and the effective user.
@@ -22,7 +22,7 @@ hooks! {
     /// Sets the real, the effective and the saved user.
     fn [setresuid](real: uid_t, effective: uid_t, saved: uid_t) -> c_int { next => after(next(real, effective, saved)) }
 
-    /// Sets the group: all of the process's group ids, the effective id, or the id for the file system.
+    /// Sets the group: all of the process's group ids, only the effective id, or only the id for the file system.
     fn [setgid, setegid, setfsgid](group: gid_t) -> c_int { next => after(next(group)) }
 
     /// Sets the real and the effective group.

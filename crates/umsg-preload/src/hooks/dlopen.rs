@@ -15,7 +15,7 @@ const DEEPBIND: i32 = 8;
 
 static DLOPEN: Symbol = Symbol::new();
 
-/// The address to jump to. Null before [`resolve`].
+/// The address of the next library's dlopen, to which the hook jumps. Null before [`resolve`].
 static TARGET: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Looks up the next library's dlopen.
@@ -28,7 +28,7 @@ pub(crate) extern "C" fn resolve() {
     TARGET.store(target, Ordering::Relaxed);
 }
 
-/// Fails in place of dlopen, if no later library has dlopen.
+/// Returns null in place of dlopen, if no later library has dlopen.
 extern "C" fn refuse() -> *mut c_void {
     std::ptr::null_mut()
 }

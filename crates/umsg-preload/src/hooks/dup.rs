@@ -14,7 +14,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
-    // The sharing is noted first, because another thread may close the descriptor during the call.
+    // The description is marked as shared before the call, because another thread may close the descriptor during the call.
     share(fd);
     // SAFETY: the caller makes the promises that libc's dup requires.
     let new = unsafe { next::dup(fd) };
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     new
 }
 
-/// Duplicates a descriptor to a number of the caller's choice, which is closed first.
+/// Duplicates a descriptor to a number of the caller's choice. If that number is open, the call closes it first.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
     // SAFETY: the caller makes the promises that libc's dup2 requires.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     replace(fd, new, || unsafe { next::dup3(fd, new, flags) })
 }
 
-/// Enters `new`, a duplicate of `fd`, if `fd` is a queue's descriptor.
+/// If `fd` is a queue's descriptor, enters its duplicate `new` into the table.
 #[inline(always)]
 pub(super) fn enter_duplicate(fd: c_int, new: c_int) {
     if new >= 0 && table::knows(fd) {
@@ -91,8 +91,8 @@ fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     replace_known(fd, new, call)
 }
 
-/// Duplicates a descriptor to a number at which the library has its own descriptor. The program gets the number, and the library opens another
-/// descriptor when it needs one.
+/// Duplicates a descriptor to a number at which the library has its own descriptor. The program gets the number. The library opens another descriptor
+/// when it needs one.
 #[cold]
 fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !process::owns_table() {

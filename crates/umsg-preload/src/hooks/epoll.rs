@@ -1,4 +1,4 @@
-//! epoll_ctl: the program registers a queue, and the hook registers the queue's doorbell instead. The events still contain the program's data, so
+//! epoll_ctl: when the program registers a queue, the hook registers the queue's doorbell instead. The events still contain the program's data, so
 //! epoll_wait needs no hook.
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use umsg::Edges;
 use crate::table::Held;
 use crate::{doorbells, errno, next, ours, pointer, table};
 
-/// Registers a descriptor in a set of epoll, or changes or removes the registration.
+/// Adds a descriptor to an epoll set, changes its events, or removes it.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn epoll_ctl(
     set: c_int,
@@ -52,7 +52,8 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
     }
 }
 
-/// Makes the doorbell of a registered number ring for these edges, too. Returns the doorbell's number, if the number is registered.
+/// Makes the doorbell of a registered descriptor number also ring for these edges. Returns the doorbell's descriptor number. Returns None if `fd` was
+/// never registered.
 fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
     let registered = held.doorbells.registered(fd);
     if registered.is_some() {
@@ -63,11 +64,11 @@ fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> 
 
 /// Returns a file that is not registered in any set. A call with this file makes the kernel report the errors of the program's call.
 ///
-/// The file's number is above the number of the set. Otherwise the file could get the number of a set that is not open.
+/// The file's number is above the number of the set. Otherwise, if no set is open at that number, the file could get it.
 fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
     let file = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)?;
     let above = set.max(0).saturating_add(1);
-    // The duplication fails if `above` reaches the limit of descriptors. A set beyond the limit can't be open, so the number of the file does not
+    // The duplication fails if `above` reaches the limit of descriptors. No set can be open beyond the limit, so the number of the file does not
     // matter.
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, above).unwrap_or(file))
 }

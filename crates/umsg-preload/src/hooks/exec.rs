@@ -29,10 +29,10 @@ unsafe extern "C" {
 const RUN: &[u8] = b"UMSG_RUN=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// The number of arguments of `umsg run` that fit on the stack.
+/// The number of arguments of `umsg run`, with the final null pointer, that fit into the array on the stack.
 const FEW: usize = 128;
 
-/// Calls the next library's function of exec or posix_spawn, with a program and its arguments.
+/// A function that calls the next library's exec or posix_spawn with a program and its arguments.
 type Call<'a> = &'a dyn Fn(*const c_char, Strings) -> c_int;
 
 hooks! {
@@ -91,7 +91,7 @@ hooks! {
     }
 }
 
-/// Converts the result of posix_spawn to an error number. If this module fails the call, it has set errno.
+/// Converts the result of posix_spawn to an error number. The result -1 comes from this module, which has set errno.
 fn spawned(outcome: c_int) -> c_int {
     match outcome {
         -1 => errno::get(),
@@ -203,7 +203,7 @@ unsafe fn instead(
     let mut few = [std::ptr::null(); FEW];
     let room: *mut *const c_char = match all <= FEW {
         true => few.as_mut_ptr(),
-        // An exec that succeeds ends the mapping. In a child of vfork, the mapping stays in the parent.
+        // An exec that succeeds ends the mapping. After an exec in a child of vfork, the mapping stays in the parent.
         false => map(all * size_of::<*const c_char>()).cast(),
     };
     if room.is_null() {
@@ -231,7 +231,7 @@ unsafe fn instead(
     outcome
 }
 
-/// Prints why a program was not started, if the supervising command can't be executed: the program sees only an errno.
+/// If the supervising command can't be executed, prints why the program was not started: the program sees only an errno.
 #[cold]
 fn explain_missing(command: *const c_char) {
     if is_executable(command) {
@@ -273,7 +273,8 @@ unsafe fn count(strings: Strings) -> usize {
     count
 }
 
-/// Returns the path of the command in the environment of a new program. None if the drop-in must not start the command instead of the program.
+/// Returns the path of the command `umsg run`, from the environment of a new program. Returns None if the drop-in must not start that command instead
+/// of the program.
 ///
 /// # Safety
 /// The environment ends with a null pointer, or is null.
@@ -284,7 +285,7 @@ unsafe fn command(environment: Strings) -> Option<*const c_char> {
     unsafe { value(environment, RUN) }
 }
 
-/// Returns the value of a variable that is not empty.
+/// Returns the value of an environment variable, if it is not empty. `name` ends with `=`.
 ///
 /// # Safety
 /// The conditions of [`command`].
@@ -293,7 +294,7 @@ unsafe fn value(environment: Strings, name: &[u8]) -> Option<*const c_char> {
     unsafe { variable(environment, name).filter(|value| **value != 0) }
 }
 
-/// Returns the value of a variable.
+/// Returns the value of an environment variable. `name` ends with `=`.
 ///
 /// # Safety
 /// The conditions of [`command`].
@@ -316,7 +317,8 @@ unsafe fn variable(environment: Strings, name: &[u8]) -> Option<*const c_char> {
     None
 }
 
-/// Returns the path of a descriptor's static program. The program gets a duplicate of the descriptor, through which `umsg run` executes the program.
+/// If a descriptor refers to a static program, returns a path of the program. The path leads to a duplicate of the descriptor, through which `umsg
+/// run` executes the program.
 ///
 /// # Safety
 /// The conditions of [`command`].
@@ -336,7 +338,7 @@ unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Named> {
     })
 }
 
-/// Returns the path of a static program as [`of_descriptor`] does, for the arguments of execveat.
+/// Returns a path of the program that execveat(2) with these arguments would execute. Returns None if the drop-in has to pass the call on.
 ///
 /// # Safety
 /// The conditions of [`command`]. The path is a C string or null.
@@ -361,7 +363,7 @@ pub(super) unsafe fn beside(
         _ if directory == libc::AT_FDCWD => Path::joined(&[b"./", name]).map(Named::by),
         name => {
             let number = Path::of_number(directory)?;
-            // The descriptor of the directory may be close-on-exec, so its path is needed.
+            // The descriptor of the directory may be close-on-exec, so the new program needs the directory's path.
             let mut target = [0; LONGEST_PATH];
             let arguments = [
                 libc::AT_FDCWD as usize,
@@ -374,8 +376,8 @@ pub(super) unsafe fn beside(
             // SAFETY: the arguments are a C string, and a buffer with its length.
             let read = unsafe { kernel::call(libc::SYS_readlinkat, arguments) };
             let len = read.ok()? as usize;
-            // The path may be invalid, for example for a directory outside of the process's root. The program is then executed by the original call
-            // with the descriptor.
+            // The path may be invalid, for example for a directory outside of the process's root. Then the drop-in passes the call on, with the
+            // descriptor.
             Path::joined(&[&target[..len], b"/", name])
                 .filter(|path| is_static(path.start()))
                 .map(Named::by)

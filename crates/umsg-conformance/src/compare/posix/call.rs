@@ -21,9 +21,9 @@ pub type Slot = usize;
 /// The time at which a send or receive gives up waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deadline {
-    /// The call without a deadline.
+    /// Never: the call is the one without a deadline, such as `mq_send`.
     Never,
-    /// The timed call with a null pointer.
+    /// Never: the timed call gets a null pointer.
     Null,
     /// The time one second ago.
     Past,
@@ -43,10 +43,10 @@ impl Deadline {
         time(i64::MIN, i64::MAX),
     ];
 
-    /// The number of invalid names.
+    /// The number of invalid timespecs.
     pub const INVALIDS: usize = Self::INVALID.len();
 
-    /// Returns the argument of the timed call. Returns `None` for the call without a deadline.
+    /// Returns the `abs_timeout` of the timed call. Returns `None` if the call has no deadline, or gets a null pointer.
     pub fn timespec(self) -> Option<libc::timespec> {
         match self {
             Deadline::Never | Deadline::Null => None,
@@ -63,12 +63,12 @@ impl Deadline {
     }
 }
 
-/// A size, relative to the message size of the queue.
+/// The size of a message or buffer, relative to the message size of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
     /// No bytes.
     Zero,
-    /// About this number of bytes, within the limit.
+    /// About this number of bytes, at most the message size.
     Within(usize),
     /// The message size.
     Exact,
@@ -94,7 +94,7 @@ impl Size {
 /// The form of the notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// The registration ends: a null pointer.
+    /// A null pointer: `mq_notify` ends the registration.
     Withdraw,
     /// `SIGEV_NONE`.
     Nothing,
@@ -130,7 +130,7 @@ impl Event {
     }
 }
 
-/// A call.
+/// A call on a POSIX queue, or on a set or notification that belongs to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Call {
@@ -248,7 +248,7 @@ pub enum Call {
         slot: Slot,
         event: Event,
     },
-    /// Asks for the notifications that have come.
+    /// Collects the notifications that have arrived.
     Notices,
     StatusLine {
         slot: Slot,

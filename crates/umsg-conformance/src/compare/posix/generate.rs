@@ -14,7 +14,7 @@ use crate::compare::random::Random;
 type Operation = operation::Operation<Call>;
 type Step = operation::Step<Call>;
 
-/// The limits of a history, taken from the kernel's limits.
+/// The limits of a history's steps, mostly taken from the kernel's limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// The largest depth of a queue, in messages.
@@ -28,9 +28,9 @@ pub struct Bounds {
     pub users: bool,
     /// True if both sides have real descriptors.
     pub descriptors: bool,
-    /// The number of valid names. The names after them are invalid.
+    /// The number of valid names. The invalid names follow them in the list of names.
     pub valid_names: usize,
-    /// The number of names.
+    /// The number of all names, valid and invalid.
     pub names: usize,
 }
 
@@ -41,11 +41,11 @@ pub struct Unasked {
     pub depth: u64,
     /// Messages longer than the kernel's limit.
     pub length: u64,
-    /// Queues that take more memory than the history's budget has left.
+    /// Queues that would take more memory than the history's budget has left.
     pub memory: u64,
 }
 
-/// The character of a history: how often each kind of operation occurs.
+/// The character of a history: how often each kind of operation occurs, and which possibilities the history uses.
 #[derive(Debug, Clone, Copy)]
 struct Character {
     names: u64,
@@ -71,11 +71,11 @@ pub struct Generator {
     character: Character,
     left: i64,
     sends: u64,
-    /// The steps that were omitted so far.
+    /// The numbers of steps that were omitted so far.
     pub unasked: Unasked,
 }
 
-/// The set-user-ID and set-group-ID bits, which chown clears for reasons that do not concern queues.
+/// The set-user-ID and set-group-ID bits. chown(2) clears these bits for reasons that do not concern queues.
 const SET_ID: u32 = 0o6000;
 
 impl Generator {
@@ -151,7 +151,7 @@ impl Histories<Call> for Generator {
 }
 
 impl Generator {
-    /// Removes impossible combinations.
+    /// Changes the character so that the history has no combination of operations that can't be compared.
     fn settle_character(&mut self) {
         let [is_even, is_odd] = [(); 2].map(|()| self.random.percent(50));
         let character = &mut self.character;
@@ -196,7 +196,7 @@ impl Generator {
             worker: 0,
             operation: Operation::Call(open),
         });
-        // If the epoll set is made before the fork, the other workers inherit the set.
+        // If the first worker makes the epoll set before the forks, the other workers inherit the set.
         let watches = self.character.sets && self.character.polling > 0;
         let inherits = self.random.percent(50);
         if watches && inherits {
@@ -214,7 +214,7 @@ impl Generator {
     }
 
     fn slot(&mut self) -> Slot {
-        // Slot 0 has the queue that the first steps opened.
+        // Slot 0 contains the descriptor of the queue that the first steps opened.
         if self.random.percent(50) {
             return 0;
         }

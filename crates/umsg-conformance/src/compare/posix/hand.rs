@@ -17,14 +17,15 @@ use crate::sys;
 /// The maximum number of processes in a history.
 const MOST: usize = 1000;
 
-/// The number of shared words of the workers of a side. The words hold a list of all processes of the history so far: its length, then the processes.
+/// The number of memory words that the workers of a side share. The words contain a list of the process ids of the history so far: its length, then
+/// the ids.
 pub const WORDS: usize = 1 + MOST;
 
-/// The offset of the registered process's id in the text that a read of a queue's descriptor gives.
+/// The offset of the registered process's id in the status line: the text that a read of a queue's descriptor gives.
 const REGISTERED: usize = 53;
 const DIGITS: usize = 7;
 
-/// The state of a worker.
+/// The part of a worker's state that the calls on POSIX queues need.
 pub struct Hand<'a> {
     backend: &'a dyn Backend,
     names: &'a [CString],
@@ -193,7 +194,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// Remembers a duplicate in a slot.
+    /// Stores the descriptor of a duplicate in slot `to`.
     fn keep(&mut self, made: Answer<Fd>, from: usize, to: usize) -> Reply {
         Reply::of(made, |fd| {
             self.watch.duplicated(self.fd(from), fd);
@@ -282,8 +283,8 @@ impl<'a> Hand<'a> {
         self.line(self.fd(slot), 0, buffer, read)
     }
 
-    /// Returns the answer of a call that reads the status line of a queue. In place of the process id, the answer contains the number of the process
-    /// in the history.
+    /// Returns the answer to a read of a queue's status line. In place of the process id, the answer contains the number of that process in the
+    /// history.
     fn line(&self, fd: Fd, from: usize, mut buffer: Vec<u8>, read: Answer<usize>) -> Reply {
         Reply::of(read, |count| {
             buffer.truncate(count);
@@ -303,7 +304,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// Returns the answer of poll for one or two descriptors.
+    /// Returns the answer of `poll` for one or two descriptors.
     fn poll(&self, slot: usize, with: Option<usize>, events: i16, waits: bool) -> Reply {
         let entry = |slot| libc::pollfd {
             fd: self.fd(slot),
@@ -326,7 +327,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// Returns the answer of select for one or two descriptors.
+    /// Returns the answer of `select` for one or two descriptors.
     fn select(&self, slot: usize, with: Option<usize>, events: i16) -> Reply {
         let slots = [Some(slot), with].into_iter().flatten();
         let fds: Vec<Fd> = slots
@@ -350,7 +351,7 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// Returns the answer of a call that does not wait. If a late notification interrupts the call, the call is repeated.
+/// Returns the answer of a call that does not wait. If the signal of a notification interrupts the call, repeats the call.
 fn uninterrupted<T>(mut call: impl FnMut() -> Answer<T>) -> Answer<T> {
     loop {
         match call() {

@@ -1,7 +1,8 @@
 //! The comparison of POSIX queues.
 //!
-//! One behaviour of the kernel is not compared. After a handler with SA_RESTART, or after a stop, the kernel restarts a blocked call. The restarted
-//! call waits behind all other processes and reads `O_NONBLOCK` again. In umsg, the caller keeps its place.
+//! One behaviour of the kernel is not compared. After a stop, the kernel restarts a blocked call. The restarted call waits behind all other processes
+//! and reads `O_NONBLOCK` again. In umsg, the caller keeps its place. A backend without descriptors differs in the same way after a handler with
+//! SA_RESTART.
 //!
 //! In addition to the calls of queues, histories watch the queues in three ways: by `poll` and `select`, by epoll sets, and by registrations for
 //! notification. Histories add, remove and change the members of a set; the members are level- or edge-triggered, one-shot or exclusive. A worker
@@ -74,7 +75,7 @@ fn keep() -> Option<OwnedFd> {
     }
 }
 
-/// Returns a limit that the kernel has set for the namespace of this process.
+/// Returns a limit on queues of the IPC namespace of this process.
 fn kernel_limit(name: &str) -> i64 {
     let text = fs::read_to_string(Path::new("/proc/sys/fs/mqueue").join(name)).unwrap_or_default();
     text.trim().parse().unwrap_or(10)
@@ -150,7 +151,7 @@ impl Comparable for Posix {
                 .as_ref()
                 .map_or_else(|| kernel_limit("msg_max"), |_| DEEPEST),
             max_message_size: kernel_limit("msgsize_max"),
-            // If both sides use the kernel, the queues of both sides and of other tests share the user's limit.
+            // If both sides use the kernel, the queues of both sides and of other tests share the user's RLIMIT_MSGQUEUE.
             budget: 150_000,
             users: sys::is_root(),
             descriptors: other.numbers,

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
 use crate::backend::Backend;
 
-/// The signals that are recorded.
+/// The signals whose handlers record notices.
 pub const SIGNALS: [i32; 2] = [40, 41];
 
-/// The number of notices that are remembered.
+/// The maximum number of notices that a process records.
 const MOST: usize = 200;
 
-/// A signal, and the information that its handler received.
+/// A notice: a signal, and the information that its handler received.
 struct Notice {
     signal: AtomicI32,
     code: AtomicI32,
@@ -61,8 +61,8 @@ pub fn begin(backend: &dyn Backend) {
     }
 }
 
-/// Returns all signals so far as numbers: signal, code, value, the sender and its user. `who` converts a process id to the number of the process in
-/// the history.
+/// Returns the notices of this process so far as numbers: signal, code, value, the sender and its user. `who` converts a process id to the number of
+/// the process in the history.
 pub fn told(who: impl Fn(i32) -> i64) -> Vec<i64> {
     let count = COUNT.load(Ordering::Acquire);
     let notices = NOTICES.iter().take(count);

@@ -15,9 +15,9 @@ use crate::epoll::{self, Set};
 /// An open file description, which several descriptor numbers may share.
 #[derive(Clone, Copy)]
 struct Description {
-    /// The number of this process's forks before the opening.
+    /// The number of forks that this process had made when it opened the description.
     opened: u32,
-    /// True if the description was ever registered.
+    /// True if the description was ever added to an epoll set.
     registered: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Creates a worker's record without sets.
+    /// Creates the record of a worker that remembers no set.
     pub fn new() -> Watch {
         Watch {
             sets: [NONE; SETS],
@@ -59,14 +59,14 @@ impl Watch {
         }
     }
 
-    /// Notes that the process begins: it inherited its descriptors from another process.
+    /// Records that this process begins, with the descriptors and sets of the process that forked it.
     pub fn begin(&mut self) {
         for set in &mut self.sets {
             set.own = set.set == NONE.set;
         }
     }
 
-    /// Notes that the process forks: its child inherits the descriptors.
+    /// Records that this process is about to fork a child, which inherits its descriptors and sets.
     pub fn fork(&mut self) {
         self.forks += 1;
         for set in &mut self.sets {
@@ -74,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// Notes that a queue was opened.
+    /// Records that a queue was opened as descriptor `fd`.
     pub fn opened(&mut self, fd: Fd) {
         self.numbers.insert(fd, self.descriptions.len());
         self.descriptions.push(Description {
@@ -83,14 +83,14 @@ impl Watch {
         });
     }
 
-    /// Notes that one number now names the same description as another number.
+    /// Records that `duplicate` now names the same open file description as `fd`.
     pub fn duplicated(&mut self, fd: Fd, duplicate: Fd) {
         if let Some(&description) = self.numbers.get(&fd) {
             self.numbers.insert(duplicate, description);
         }
     }
 
-    /// Makes a set.
+    /// Makes a set, and remembers it in slot `at`.
     pub fn make(&mut self, at: Slot, watched: bool) -> Reply {
         let made = epoll::make().map_err(Failure::from);
         Reply::of(made, |set| {
@@ -104,7 +104,7 @@ impl Watch {
         })
     }
 
-    /// Closes a set.
+    /// Closes the set in slot `at`.
     pub fn close(&mut self, at: Slot) -> Reply {
         self.sets[at].watched = false;
         plain(epoll::close(self.sets[at].set).map_err(Failure::from))
@@ -141,7 +141,7 @@ impl Watch {
         registered || opened == self.forks
     }
 
-    /// Returns the events of a set.
+    /// Returns the current events of the set in slot `at`.
     pub fn told(&self, at: Slot) -> Reply {
         Reply::of(self.ask(at), |told| {
             returned(told.len() as i64 / 2).with(told)
@@ -157,7 +157,7 @@ impl Watch {
     }
 
     /// Adds the events of the watched sets to the answer of a call. A blocked call may end during a call of another process, and the two processes
-    /// then run in parallel. In this case, sets that both processes have are omitted.
+    /// then run in parallel. So if the call may block, the function omits the sets that other processes also have.
     pub fn add_to(&self, mut reply: Reply, may_block: bool) -> Reply {
         for at in 0..SETS {
             let Remembered {

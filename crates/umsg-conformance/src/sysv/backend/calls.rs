@@ -24,9 +24,9 @@ macro_rules! functions {
         pub struct Functions {
             $(pub $name: $signature,)*
             $(pub $other: $others_signature,)*
-            /// Informs the library of the process's new user, if the library needs the information.
+            /// The function that a process must call after a change of its user, if the library has such a function.
             pub forget_caller: Option<unsafe extern "C" fn() -> c_int>,
-            /// Defers a signal, if the library requires that each handler calls this function.
+            /// The function that each signal handler must call first, if the library has such a function.
             defer: Option<Defer>,
         }
 
@@ -103,7 +103,7 @@ functions! {
     setresuid: unsafe extern "C" fn(libc::uid_t, libc::uid_t, libc::uid_t) -> c_int,
 }
 
-/// The kinds of addresses that a call gets for a message or a structure.
+/// The kinds of addresses that a case passes for a message or a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A null pointer.
@@ -169,7 +169,7 @@ impl Functions {
 // The calls below pass bad addresses, or sizes that exceed every message: the cases test the answers. If a backend is a library, the cases make only
 // calls for which the library defines the answer.
 impl Functions {
-    /// `msgsnd` of this many bytes at this address. The message has the type 1.
+    /// `msgsnd` of a text of `size` bytes, with a message at an address of this kind. The message has the type 1.
     pub fn send_at(&self, id: Id, place: Place, size: usize, flags: i32) -> Answer<()> {
         let address = place.address();
         if place == Place::Good {
@@ -180,7 +180,7 @@ impl Functions {
         nothing(unsafe { (self.msgsnd)(id, address, size, flags) })
     }
 
-    /// `msgrcv` of this many bytes to this place.
+    /// `msgrcv` of at most `size` bytes, into a message at an address of this kind.
     pub fn receive_at(
         &self,
         id: Id,
@@ -194,9 +194,9 @@ impl Functions {
         Ok(answer(received)? as usize)
     }
 
-    /// `msgctl` with a structure at this place.
+    /// `msgctl` with a structure at an address of this kind.
     pub fn control_at(&self, id: Id, command: i32, place: Place) -> Answer<i32> {
-        // SAFETY: see the comment on this impl. If the place is good, it is long enough for the structure of every command.
+        // SAFETY: see the comment on this impl. `Place::Good` has room for the structure of every command.
         answer(unsafe { (self.msgctl)(id, command, place.address().cast()) })
     }
 }
@@ -235,7 +235,7 @@ pub struct Called {
 }
 
 impl Called {
-    /// Returns glibc's own functions, which use the kernel's queues.
+    /// Returns a backend of glibc's own functions, which use the kernel's queues.
     pub fn kernel() -> Called {
         Called {
             label: "kernel",
@@ -244,7 +244,7 @@ impl Called {
         }
     }
 
-    /// Returns the drop-in's functions, each found by `dlsym`. The queues of the drop-in are in `directory`.
+    /// Returns a backend of the drop-in's functions, each found by `dlsym`. The queues of the drop-in are in `directory`.
     ///
     /// # Errors
     /// The loader's message if the library can't be loaded, or the reason why the directory is no namespace.
@@ -256,7 +256,8 @@ impl Called {
         })
     }
 
-    /// Returns the functions that this program is linked to. The process was started with the drop-in preloaded, so they are the drop-in's functions.
+    /// Returns a backend of the functions that this program is linked to. The process was started with the drop-in preloaded, so they are the
+    /// drop-in's functions.
     ///
     /// # Errors
     /// The reason why the directory is no namespace.
@@ -268,7 +269,7 @@ impl Called {
         })
     }
 
-    /// Returns the functions of the C library at this path. The queues of the library are in `directory`.
+    /// Returns a backend of the functions of the C library at this path. The queues of the library are in `directory`.
     ///
     /// # Errors
     /// The loader's message, or the reason why the directory is no namespace.

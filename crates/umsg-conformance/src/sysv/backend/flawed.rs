@@ -1,4 +1,4 @@
-//! The kernel with one deliberate mistake. The comparison must find the mistake.
+//! A backend of the kernel with one deliberate mistake. The comparison with the kernel must find the mistake.
 
 use super::{Answer, Backend, Called, Change, Functions, Id, Info, MSG_COPY, Status};
 use crate::backend::{self, Basics, Failure};
@@ -19,13 +19,13 @@ pub enum Flaw {
     TooLongIsLost,
     /// `MSG_COPY` removes the message from the queue.
     CopyTakes,
-    /// The last bit of long messages is inverted.
+    /// The last bit of each received message of more than 4 bytes is inverted.
     BitTurned,
     /// A blocked receive gives up with `ENOMSG`.
     NeverBlocks,
-    /// Bytes beyond the message are overwritten.
+    /// A receive overwrites the byte of the buffer that follows the message.
     BufferScribbledOn,
-    /// If a queue has several messages, the number of its bytes is too high by one.
+    /// If a queue has more than two messages, the reported number of its bytes is too high by one.
     CountTooHigh,
     /// `msg_lrpid` is `msg_lspid`.
     WrongReceiver,
@@ -35,7 +35,7 @@ pub enum Flaw {
     GroupForgotten,
     /// `MSG_STAT` checks no permission.
     IndexReadableByAll,
-    /// The total number of messages is too low by one.
+    /// The reported number of messages in all queues is too low by one.
     TotalTooLow,
     /// A call with the stale identifier of a removed queue fails with `EIDRM`.
     StaleIsRemoved,
@@ -72,11 +72,11 @@ impl Flaw {
     }
 }
 
-/// The kernel with a mistake.
+/// A backend of the kernel with a mistake.
 pub type Flawed = backend::Flawed<Called, Flaw>;
 
 impl Flawed {
-    /// Returns the type of the first message whose type is at most `most`.
+    /// Returns the type of the queue's first message whose type is at most `most`.
     fn first_up_to(&self, id: Id, most: i64) -> Option<i64> {
         let flags = MSG_COPY | libc::IPC_NOWAIT | libc::MSG_NOERROR;
         let mut text = vec![0; 8192];
@@ -86,7 +86,7 @@ impl Flawed {
             .find(|&mtype| mtype <= most)
     }
 
-    /// Returns the type and the flags of a receive, changed by the mistake.
+    /// Returns the type and the flags that the kernel's receive gets, changed by the mistake.
     fn wanted(&self, id: Id, mtype: i64, flags: i32) -> (i64, i32) {
         let mut flags = flags;
         if self.has(Flaw::ExceptIgnored) && flags & MSG_COPY == 0 {
@@ -116,7 +116,7 @@ impl Flawed {
         (returned, status)
     }
 
-    /// Makes an answer for a stale identifier fail with EIDRM, the error of waiters whose queue is removed.
+    /// If the mistake is `StaleIsRemoved`, changes EINVAL to EIDRM, the error of waiters whose queue is removed.
     fn stale<T>(&self, answer: Answer<T>) -> Answer<T> {
         match answer {
             Err(Failure::Errno(Errno::EINVAL)) if self.has(Flaw::StaleIsRemoved) => {

@@ -74,7 +74,7 @@ pub struct Change {
     pub gid: u32,
     /// The permission bits.
     pub mode: u32,
-    /// The maximum number of bytes.
+    /// `msg_qbytes`: the maximum number of queued bytes.
     pub max_bytes: u64,
 }
 
@@ -118,11 +118,11 @@ pub struct Info {
     pub mnb: i32,
     /// `msgmni`: the maximum number of queues.
     pub mni: i32,
-    /// `msgssz`.
+    /// `msgssz`: unused by the kernel.
     pub ssz: i32,
-    /// `msgtql`. For `MSG_INFO`, it is the number of bytes in the messages.
+    /// `msgtql`. For `MSG_INFO`, it is the number of bytes in all queued messages.
     pub tql: i32,
-    /// `msgseg`.
+    /// `msgseg`: unused by the kernel.
     pub seg: i32,
 }
 
@@ -159,20 +159,19 @@ pub trait Backend: Basics {
         false
     }
 
-    /// Returns the C functions, for calls with sizes and addresses that a slice can't have.
+    /// Returns the backend's C functions, for calls with sizes and addresses that a slice can't have.
     fn functions(&self) -> Answer<&Functions> {
         Err(Failure::Unsupported(
             "it has slices, not sizes and pointers",
         ))
     }
 
-    /// Sets the maximum number of queues. Fails if the backend has no such limit for this process or namespace alone.
+    /// Sets the maximum number of queues. Fails if the backend has only a limit that other processes share.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         Err(Failure::Unsupported("its limits can't be set for one test"))
     }
 
-    /// Chooses the identifier of the next queue, like `msg_next_id` of the kernel. Fails if the backend can't choose it for this process or namespace
-    /// alone.
+    /// Chooses the identifier of the next queue, like `msg_next_id` of the kernel. Fails if the choice would also apply to other processes.
     fn want_id(&self, id: u32) -> Answer<()> {
         Err(Failure::Unsupported("its identifiers can't be chosen"))
     }

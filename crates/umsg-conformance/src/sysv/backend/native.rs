@@ -11,7 +11,7 @@ use crate::backend::{Basics, Failure, defer, handle_deferred, set_limits};
 use crate::errno::Errno;
 use crate::sys::{self, Credentials, User};
 
-/// A backend that calls the library.
+/// A backend that calls the native API.
 pub struct Native {
     namespace: Namespace,
 }
@@ -96,7 +96,7 @@ impl Backend for Native {
             uid: Some(change.uid),
             gid: Some(change.gid),
             mode: Some(change.mode),
-            // The conversion is the same as in the calls with a C structure.
+            // The C library and the drop-in convert the field of the C structure in the same way.
             qbytes: Some(raw::qbytes(change.max_bytes)),
         };
         answer(raw::msgctl_set(id, &change))

@@ -169,7 +169,7 @@ fn give(queue: Queue, user: User) -> Result<(), Errno> {
     queue.alter(|change| (change.uid, change.gid) = (user.uid, user.gid))
 }
 
-/// Creates a queue as an ordinary user.
+/// Creates a queue of this mode as an ordinary user.
 fn queue_of(site: &Site, user: User, mode: i32) -> Queue<'_> {
     let id = site.as_user(user, || i64::from(site.queue_of_mode(mode).id()));
     site.at(id as i32)

@@ -38,7 +38,7 @@ subject_of_sysv! { $ errors_and_their_order, sysv_errors_and_their_order_cases:
     a_failed_call_leaves_the_queue_as_it_was
 }
 
-/// Returns the answers of each call for this identifier.
+/// Makes each call on the queue with this identifier, and returns the results.
 fn every_call(queue: Queue) -> [Result<(), Errno>; 6] {
     let change = crate::sysv::backend::Change {
         uid: 0,
@@ -140,7 +140,7 @@ fn a_send_of_a_text_that_is_not_there_is_efault(site: &Site) {
     assert_eq!(send(queue.id(), 0), Ok(()));
     assert_eq!(queue.drain(), [message(1, "")]);
     assert_eq!(queue.remove(), Ok(()));
-    // The kernel reads the text before it searches for the queue. Of all invalid identifiers, only a negative one fails earlier.
+    // The kernel reads the text before it searches for the queue. Of all invalid identifiers, only negative ones fail before that read.
     assert_eq!(send(queue.id(), 8), Err(Errno::EFAULT));
 }
 

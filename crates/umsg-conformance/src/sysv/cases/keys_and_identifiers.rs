@@ -185,7 +185,7 @@ fn a_stale_identifier_is_einval_in_every_call(site: &Site) {
         assert_eq!(queue.status(), Err(Errno::EINVAL));
         assert_eq!(queue.set(&unchanged), Err(Errno::EINVAL));
         assert_eq!(queue.remove(), Err(Errno::EINVAL));
-        // The second round repeats the checks after another queue may have taken the index.
+        // The second round repeats the checks after a new queue may have got the index of the removed one.
         site.queue();
     }
 }
@@ -258,7 +258,7 @@ fn the_next_queue_has_the_wanted_identifier(site: &Site) {
         site.get(key, 0).expect("the queue").drain(),
         [message(1, "kept")]
     );
-    // The choice applies to one queue. The next queue gets the usual next identifier.
+    // The chosen identifier applies to one queue. The next queue gets the usual next identifier.
     assert_eq!(site.queue().id(), first.id() + 1);
 }
 

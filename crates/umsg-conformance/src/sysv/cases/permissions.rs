@@ -34,7 +34,7 @@ subject_of_sysv! { $ permissions, permissions_cases:
     a_process_that_changes_its_user_is_checked_again
 }
 
-/// Returns the errors of a user's send, receive and query on a queue with two messages.
+/// Returns the errors that a user gets from a send, a receive and IPC_STAT on a queue with two messages.
 fn rights(site: &Site, user: User, queue: Queue) -> [Option<Errno>; 3] {
     site.need_root();
     for at in 0..2 {
@@ -72,7 +72,7 @@ fn the_mode_of_others_holds_for_a_stranger(site: &Site) {
     }
 }
 
-/// Checks that this user has the rights that the mode gives root's group.
+/// Checks that this user has exactly the rights that the mode of a queue grants its group, which is root's group.
 fn expect_rights_of_the_group(site: &Site, user: User) {
     for (mode, expected) in [
         (0o660, ALL),
@@ -233,7 +233,7 @@ fn looking_needs_read_permission(site: &Site) {
     assert!(refused);
 }
 
-/// Returns whether `MSG_STAT_ANY` shows a queue of this mode completely to a stranger.
+/// Returns whether `MSG_STAT_ANY` shows a stranger all fields of a queue of this mode.
 fn stranger_sees(site: &Site, mode: i32) -> bool {
     site.need_root();
     let queue = site.queue_of_mode(mode);

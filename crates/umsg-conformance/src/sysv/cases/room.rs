@@ -35,7 +35,7 @@ fn a_new_queue_has_room_for_msgmnb_bytes(site: &Site) {
     assert_eq!(queue.send(1, vec![1; LONGEST]), Ok(()));
     assert_eq!(queue.send(1, vec![2; LONGEST]), Ok(()));
     assert_eq!(queue.send(1, "x"), Err(Errno::EAGAIN));
-    // The queue is full of bytes, but still has room for an empty message.
+    // The queue has no room for another byte, but it still has room for an empty message.
     assert_eq!(queue.send(1, ""), Ok(()));
     assert_eq!(queue.counts(), (3, CAPACITY));
 }
@@ -236,7 +236,7 @@ fn a_waiting_senders_message_goes_to_a_receiver_that_waits_for_its_type(site: &S
     let queue = site.queue_for(4);
     assert_eq!(queue.send(1, "1234"), Ok(()));
     let sender = site.blocked(|| queue.send_waiting(5, "five"));
-    // The message is not in the queue: the sender still waits for room.
+    // The blocked sender's message is not in the queue yet: the sender still waits for room.
     assert_eq!(queue.receive(5), Err(Errno::ENOMSG));
     let receiver = site.blocked(|| queue.receive_waiting(5));
     receiver.expect_still_blocked();

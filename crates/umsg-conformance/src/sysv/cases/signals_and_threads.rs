@@ -34,7 +34,7 @@ subject_of_sysv! { $ signals_and_threads, signals_and_threads_cases:
 
 extern "C" fn nothing(_: i32) {}
 
-/// Starts a child that has a handler for SIGUSR1 and waits for a message.
+/// Starts a child that has a handler for SIGUSR1, and waits until it is blocked in a receive.
 fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Message, Errno>> {
     site.blocked(move || {
         let handles = site.backend().handle_signal(SIGUSR1, nothing, flags);
@@ -43,7 +43,7 @@ fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Me
     })
 }
 
-/// Starts a child that has a handler for SIGUSR1 and waits for room. Also returns the full queue.
+/// Makes a full queue. Starts a child that has a handler for SIGUSR1, and waits until it is blocked in a send to that queue. Returns both.
 fn sender<'a>(site: &'a Site, flags: i32) -> (Queue<'a>, Child<'a, Result<(), Errno>>) {
     let queue = site.queue_for(4);
     assert_eq!(queue.send(1, "1234"), Ok(()));
@@ -110,7 +110,7 @@ fn an_ignored_signal_does_not_interrupt(site: &Site) {
     assert_eq!(receiver.result(), Ok(message(1, "x")));
 }
 
-/// Stops and continues a child.
+/// Stops and continues a child, and checks that it is still blocked.
 fn stop_and_continue<T: crate::children::Carried>(child: &Child<'_, T>) {
     child.signal(libc::SIGSTOP);
     wait_until(|| sys::state(child.pid()) == Some(b'T'));
@@ -137,7 +137,7 @@ fn stop_and_continue_do_not_disturb_a_sender(site: &Site) {
     assert_eq!(queue.drain(), [message(2, "abcd")]);
 }
 
-/// The queue to which `send_from_handler` sends, and the site that it uses.
+/// The identifier of the queue to which `send_from_handler` sends, and the site that it uses.
 static ANSWERS: AtomicI32 = AtomicI32::new(-1);
 static SITE: AtomicPtr<Site> = AtomicPtr::new(ptr::null_mut());
 
@@ -219,7 +219,7 @@ fn a_thread_that_is_handed_a_message_is_named_itself(site: &Site) {
     assert_ne!(status.last_receiver, sys::pid());
 }
 
-/// The parameters of a thread that will be cancelled.
+/// The data of a thread that the test cancels.
 struct Doomed {
     functions: Functions,
     id: i32,
@@ -249,7 +249,7 @@ extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Starts a thread that makes a call. Cancels the thread before the call or while the thread waits. Returns whether the thread was cancelled.
+/// Starts a thread that sends or receives. Cancels the thread before the call, or while the call waits. Returns whether the thread was cancelled.
 fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
     site.need_cancellation_points();
     let doomed_thread = Doomed {

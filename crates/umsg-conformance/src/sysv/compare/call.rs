@@ -24,10 +24,10 @@ pub enum Target {
     Number(i32),
 }
 
-/// A size, in bytes.
+/// The size that a call gets, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
-    /// This number of bytes, in a buffer of that length.
+    /// This size. The buffer has the same length.
     Of(usize),
     /// This size, which is larger than every buffer.
     Wrong(i64),
@@ -42,7 +42,7 @@ pub enum Whose {
     Roots,
 }
 
-/// A call.
+/// A call on System V queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Call {
@@ -88,7 +88,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Returns the queue that the call uses.
+    /// Returns the identifier or index that the call gets. Returns None for a call without one.
     pub fn target(self) -> Option<Target> {
         match self {
             Call::Get { .. } | Call::Info { .. } => None,

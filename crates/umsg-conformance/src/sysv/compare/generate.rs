@@ -23,11 +23,11 @@ pub struct Bounds {
     pub alone: bool,
     /// True if users without access to a queue can see the queue's counts.
     pub strangers: bool,
-    /// True if a call can have a size that exceeds every slice.
+    /// True if a call can have a size that is too large for every slice.
     pub pointers: bool,
 }
 
-/// The character of a history: how often each kind of operation occurs.
+/// The character of a history: how often each kind of operation occurs, and the range of types, sizes and keys.
 #[derive(Debug, Clone, Copy)]
 struct Character {
     slots: u64,
@@ -48,13 +48,13 @@ pub struct Generator {
     bounds: Bounds,
     character: Character,
     sends: u64,
-    /// A slot whose queue may have been removed.
+    /// A slot whose queue an earlier step may have removed.
     gone: Option<usize>,
     unasked: u64,
 }
 
 impl Generator {
-    /// Creates the generator of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64, bounds: Bounds) -> Generator {
         let mut random = Random::new(seed);
         let character = Character::by_chance(&mut random);
@@ -173,7 +173,7 @@ impl Generator {
     }
 
     fn slot(&mut self) -> usize {
-        // Slot 0 has a queue from the start.
+        // Slot 0 contains the identifier of a queue from the start of the history.
         if self.random.percent(40) {
             return 0;
         }
@@ -264,7 +264,7 @@ impl Generator {
         }
     }
 
-    /// Returns the type argument of a receive.
+    /// Returns a random type argument of a receive.
     fn wanted(&mut self) -> i64 {
         let one = 1 + self.random.below(self.character.types) as i64;
         match self.random.below(20) {
@@ -312,7 +312,7 @@ impl Generator {
         }
     }
 
-    /// Creates a queue for this slot.
+    /// Returns a call that creates or finds a queue and stores its identifier in this slot.
     fn another(&mut self, slot: usize) -> Call {
         let key = self.random.below(self.character.keys) as usize;
         Call::Get {
@@ -337,8 +337,8 @@ impl Generator {
         }
     }
 
-    /// Returns a query by index. Without a private namespace, the index may belong to another process's queue, so the result is a query by
-    /// identifier.
+    /// Returns a call of `MSG_STAT` or `MSG_STAT_ANY` with an index. Without a private namespace, the index may belong to another process's queue, so
+    /// the result is a call of `IPC_STAT` with an identifier.
     fn look(&mut self, target: Target) -> Call {
         if !self.bounds.alone {
             self.unasked += 1;

@@ -12,8 +12,8 @@ use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
 /// The maximum number of identifiers, and of processes, in a history.
 const MOST: usize = 1000;
 
-/// The number of words that the workers of a side share. The first words are the identifiers in the slots, each plus one. Then follow lists of all
-/// identifiers and processes of the history, and three users for each identifier (see [`Person`]).
+/// The number of memory words that the workers of a side share. The first words are the identifiers in the slots, each plus one. Then follow lists of
+/// all identifiers and process ids of the history, and three users for each identifier (see [`Person`]).
 pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 
 /// The role of a user for a queue.
@@ -21,7 +21,7 @@ pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 enum Person {
     /// The user that created the queue.
     Maker = 0,
-    /// The user that `IPC_SET` has named.
+    /// The owner that `IPC_SET` has set.
     Owner = 1,
     /// The owner of the queue's file, for backends with files. At first, it is the creator, until root names another owner.
     OfFile = 2,
@@ -48,7 +48,7 @@ pub fn identifiers(words: &[AtomicU32]) -> impl Iterator<Item = Id> {
         .map(|entry| entry.load(Ordering::Relaxed) as Id)
 }
 
-/// The state of a worker.
+/// The part of a worker's state that the calls on System V queues need.
 pub struct Hand<'a> {
     backend: &'a dyn Backend,
     names: &'a Names,
@@ -114,7 +114,7 @@ impl<'a> Hand<'a> {
         &self.words[SLOTS + 1 + MOST..][..1 + MOST]
     }
 
-    /// Returns an identifier, and its position in the order in which identifiers first occurred.
+    /// Returns the answer with an identifier, and with its position in the order in which identifiers first occurred.
     fn identified(&self, id: Id) -> Reply {
         let at = find(self.known(), id as u32).unwrap_or_else(|| {
             let at = add(self.known(), id as u32);
@@ -141,7 +141,8 @@ impl<'a> Hand<'a> {
         &persons[person as usize * (1 + MOST) + at]
     }
 
-    /// Returns whether only the kernel would let the caller change the queue: in umsg, the queue's file belongs to another user.
+    /// Returns whether only the kernel would let the caller change the queue. The caller is the creator or the owner, but in umsg, the queue's file
+    /// belongs to another user.
     fn needs_the_file(&self, id: Id) -> bool {
         let Some(at) = find(self.known(), id as u32).filter(|_| !sys::is_root()) else {
             return false;
@@ -221,7 +222,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// Returns the contents of a status without the times. The key and the processes are replaced by numbers that are equal on both sides.
+    /// Returns the fields of a queue's status without the times. Numbers that are equal on both sides replace the key and the process ids.
     fn fields(&self, status: &Status) -> [i64; 12] {
         let key = self.names.keys.iter().position(|&key| key == status.key);
         let key = match (key, status.key) {

@@ -8,9 +8,9 @@
 //! can change the queue, because the new owner can change the queue's file. The old creator can't change it any more, unless the creator is root.
 //! Therefore histories omit the calls by which an old creator would change a queue.
 //!
-//! Answers that the kernel leaves undefined are not compared. `IPC_SET` makes all waiters check again. Waiters that have to continue then join the
-//! wait queue in the order in which they happened to run. If several senders find room at the same time, any of them may be first. So the comparison
-//! interrupts all but one of the waiting calls before or after such a step.
+//! Answers that the kernel leaves undefined are not compared. `IPC_SET` makes all waiters check the queue again. Waiters that have to continue then
+//! join the wait queue in the order in which they happened to run. If several senders find room at the same time, any of them may be first. So the
+//! comparison interrupts all but one of the waiting calls before or after such a step.
 
 mod call;
 mod generate;
@@ -57,7 +57,7 @@ fn can_be_alone() -> bool {
     })
 }
 
-/// Returns the waiters for a queue that meet a condition, except the first of these waiters.
+/// Returns the workers that wait for a queue in a call that meets a condition, except the first of these workers.
 fn all_but_one(
     waiting: &[Waiting<Call>],
     queue: u32,
@@ -101,7 +101,7 @@ impl Comparable for SystemV {
 
     fn begin(side: &Setup<SystemV>) {
         if side.kind.needs_directory() {
-            // The loops remove the files of queues, and the files with each user's next identifier. So the next history begins with the first
+            // The loops remove the files of queues, and the file with each user's next identifier. So the next history starts with the first
             // identifier. The errors of missing files are ignored.
             let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
             for entry in entries(&side.directory.join("msg")) {
@@ -136,8 +136,8 @@ impl Comparable for SystemV {
 
     fn remove_queues(side: &Setup<SystemV>, words: &[AtomicU32]) {
         if side.names.alone && !side.kind.needs_directory() {
-            // The kernel removed the queues with their namespace. In the namespace of this process, the same identifiers may belong to queues of
-            // other processes.
+            // The kernel removed the queues with their private namespace. In the namespace of this process, the same identifiers may belong to queues
+            // of other processes.
             return;
         }
         for id in hand::identifiers(words) {
@@ -169,7 +169,8 @@ impl Comparable for SystemV {
             Call::Receive { .. } => all_but_one(waiting, queue, sends).collect(),
             Call::Set { .. } => {
                 let senders = all_but_one(waiting, queue, sends);
-                // If the message of a blocked sender fits now, it may reach a receiver before the sender checks again.
+                // If the change makes room for a blocked sender's message, the message may reach a blocked receiver before the sender checks the
+                // queue again.
                 let there = |waiting: &&Waiting<Call>| waiting.queue == queue;
                 let mut here = waiting.iter().filter(there);
                 let sends = here.any(|waiting| sends(waiting.call));

@@ -3,7 +3,7 @@
 use super::{Call, Generator};
 
 impl Generator {
-    /// Returns a random call on a descriptor, such as a call of `dup2` or `fcntl`.
+    /// Returns a random call on a queue's descriptor, such as `dup2` or `fcntl`.
     pub(super) fn descriptor(&mut self) -> Call {
         let (slot, to) = (self.slot(), self.slot());
         let nonblock = if self.blocks() { 0 } else { libc::O_NONBLOCK };

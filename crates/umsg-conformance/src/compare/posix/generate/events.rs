@@ -39,7 +39,7 @@ impl Generator {
         self.random.below(SETS as u64) as Slot
     }
 
-    /// Returns a random call that polls, makes or changes a set, or changes the notified process.
+    /// Returns a random call that polls, or that makes, closes, changes or reads an epoll set.
     pub(super) fn polling(&mut self) -> Call {
         let (slot, set) = (self.slot(), self.set());
         let with = self.random.percent(40).then(|| self.slot());
@@ -74,7 +74,7 @@ impl Generator {
         }
     }
 
-    /// Returns the steps that make an epoll set of the first worker and add the first queue to the set.
+    /// Returns the steps in which the first worker makes an epoll set and adds the first queue to it.
     pub(super) fn watching(&mut self) -> [Step; 2] {
         let make = Call::MakeSet {
             set: 0,
@@ -93,7 +93,7 @@ impl Generator {
         })
     }
 
-    /// Returns a call that registers a descriptor with a set, or changes or removes a registration.
+    /// Returns a call of `epoll_ctl` that adds a descriptor to a set, changes its events, or removes it.
     pub(super) fn register(&mut self, set: Slot, slot: Slot) -> Call {
         let operation = self.random.weighted(&[
             (10, libc::EPOLL_CTL_ADD),
