@@ -129,7 +129,7 @@ mod real {
     /// Defers a signal as [`defer`] does, for a process that knows the flags of the installed handler.
     ///
     /// # Safety
-    /// The conditions of [`defer`].
+    /// The caller meets the conditions of [`defer`].
     #[doc(hidden)]
     pub unsafe fn defer_with_flags(
         signal: i32,
@@ -142,7 +142,7 @@ mod real {
     }
 
     /// # Safety
-    /// The conditions of [`defer`].
+    /// The caller meets the conditions of [`defer`].
     unsafe fn enter(
         signal: i32,
         info: *const libc::siginfo_t,

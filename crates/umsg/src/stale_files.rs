@@ -62,7 +62,7 @@ impl Namespace {
     /// ```
     ///
     /// # Blocking
-    /// Never. A process that opens one of these queues at the same moment may wait for some microseconds.
+    /// Never blocks. A process that opens one of these queues at the same moment may wait for some microseconds.
     ///
     /// # Errors
     /// [`NamespaceError`] if the namespace can't be listed.
@@ -92,13 +92,13 @@ impl Namespace {
     /// ```
     ///
     /// # Blocking
-    /// For at most a millisecond for each queue that other processes inspect or remove meanwhile.
+    /// Blocks for at most a millisecond for each queue that other processes inspect or remove meanwhile.
     ///
     /// # Errors
     /// [`NamespaceError`] if the namespace can't be listed.
     ///
     /// # If the process dies
-    /// Some of the files are removed. A later call removes the others.
+    /// If the process dies during the call, some of the files are removed. A later call removes the others.
     pub fn sweep(&self) -> Result<StaleFiles, NamespaceError> {
         let mut removed = self.sweep_files()?;
         removed.incomplete += self.remove_left_ipc();

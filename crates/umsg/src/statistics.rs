@@ -10,19 +10,19 @@ macro_rules! statistics {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Statistics {
-            /// Sends that found no room and waited.
+            /// Number of sends that found no room and waited.
             pub sends_blocked: u64,
-            /// Receives that found no wanted message and waited.
+            /// Number of receives that found no wanted message and waited.
             pub receives_blocked: u64,
-            /// Messages that were handed off to a waiting receiver.
+            /// Number of messages that were handed off to a waiting receiver.
             pub handed_over: u64,
-            /// Waits that ended while the thread was spinning.
+            /// Number of waits that ended while the thread was spinning.
             pub spins_paid: u64,
-            /// Waits that ended with a time-out or a signal.
+            /// Number of waits that ended with a time-out or a signal.
             pub given_up: u64,
-            /// Waiting threads whose death was noticed.
+            /// Number of waiting threads whose death was noticed.
             pub waiters_died: u64,
-            /// Leased messages that came back to the queue.
+            /// Number of leased messages that came back to the queue.
             pub returned: u64,
             $($(#[$doc])* pub $name: u64,)*
             $($(#[$repair_doc])* pub $repair: u32,)+

@@ -154,7 +154,7 @@ fn a_future_that_is_dropped_loses_no_message_and_sends_none() {
     });
 }
 
-/// Polls a future once. Returns whether it waits.
+/// Polls a future once. Returns whether the future is pending.
 async fn waits<F: Future>(mut future: Pin<&mut F>) -> bool {
     let poll = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
     poll.await.is_pending()

@@ -396,7 +396,7 @@ fn a_batch_of_the_whole_queue_is_sent_beside_a_stream_of_single_messages() {
     });
 }
 
-/// Returns a queue of three messages with a policy.
+/// Returns a queue for three messages, with a policy.
 fn with_policy(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
     let mut options = place.options(3, 8);
     policy(&mut options);
@@ -426,7 +426,7 @@ fn a_batch_drops_the_oldest_of_a_full_queue_or_fails_as_a_message_does() {
         .send_batch(&[(b"a", 1), (b"b", 5), (b"c", 1)])
         .unwrap();
     queue.send_batch(&[(b"d", 2), (b"e", 0)]).unwrap();
-    // The queue has only one message whose priority is not higher than the best priority of the batch.
+    // Only one queued message (e) has a priority that is not higher than the best priority of the batch. So the queue drops the batch itself.
     queue.send_batch(&[(b"f", 0), (b"g", 0)]).unwrap();
     assert_eq!(queue.status().statistics.dropped, 4);
     assert_eq!(drain(&queue), owned([(b"b", 5), (b"d", 2), (b"e", 0)]));

@@ -22,7 +22,7 @@ use umsg_testkit::users::{NOBODY, become_user};
 const LONG: Duration = Duration::from_secs(20);
 /// The time after which a sender tries again to learn a process's consents.
 const AGAIN: Duration = Duration::from_millis(20);
-/// The offset of the first record of a queue, and of the flags with which the record fires: see docs/format.md.
+/// The offset of a queue's first record of a registration, and of the flags with which the record fires: see docs/format.md.
 const NOTICE: u64 = 6784;
 const REGISTERED: u64 = 888;
 const ATTENTION: u64 = 128;
@@ -108,7 +108,7 @@ impl Target {
         assert!(wait_until(LONG, || queue.registered().is_some()));
     }
 
-    /// Sends a message, and expects exactly one signal, of this process.
+    /// Sends a message, and expects exactly one signal, whose sender is this process.
     #[track_caller]
     fn expect_signal(&self, queue: &Queue) {
         self.expect_registered(queue);

@@ -25,7 +25,7 @@ fn die_at(place: &Place, point: &str, work: impl FnOnce(&Queue)) {
     victim.expect(Exit::Signal(libc::SIGKILL), point);
 }
 
-/// Receives all messages. Fails unless the next message is then notified exactly once.
+/// Receives all messages. Fails unless the next message then causes exactly one notification.
 fn expect_to_work(queue: &Queue, point: &str) {
     while queue.try_receive(&mut [0; 8]).is_ok() {}
     let mut awaited = queue.notify_waiter().expect(point);

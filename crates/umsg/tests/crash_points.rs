@@ -227,7 +227,7 @@ fn what_a_killed_sender_published_is_counted() {
     assert_eq!(queue.attributes().messages, 0);
 }
 
-/// Returns a victim that dies at `point` in `work`, on a queue of one message whose waits all go through a node.
+/// Returns a victim that dies at `point` in `work`. The victim uses the queue "/q", and all of its waits go through a node.
 fn die_waiting(place: &Place, point: &str, work: impl FnOnce(&Queue)) -> Child {
     Child::run(|| {
         let queue = place.open("/q");

@@ -10,7 +10,7 @@ use umsg_shm::crash;
 
 const TIME_TO_LIVE: Duration = Duration::from_millis(20);
 
-/// Returns a queue of three messages, with this time to live; each message may be leased once.
+/// Returns a queue for three messages, with this time to live; each message may be leased once.
 fn queue(place: &Place, time_to_live: Duration) -> Queue {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);

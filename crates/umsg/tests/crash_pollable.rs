@@ -100,7 +100,7 @@ fn a_killed_ringer_leaves_no_poller_asleep() {
     kill_ringers(WORKS, dies_ringing);
 }
 
-/// Returns the end of a child that does the work with the queue it opens, and may die at the point.
+/// Runs a child that does the work with the queue that it opens, and may die at the point. Returns how the child ended.
 fn exit_of<Q>(open: impl FnOnce() -> Q, point: &str, nth: u32, work: &Work<Q>) -> Exit {
     let mut child = Child::run(|| {
         let queue = open();
@@ -289,7 +289,7 @@ fn send_and_receive(queue: &Queue, times: usize) {
     }
 }
 
-/// A child that does `work` with the queue and dies at a point.
+/// Does `work` with the queue in a child, which dies at a point.
 fn dies(place: &Place, point: &str, work: fn(&Queue)) {
     let mut child = Child::run(|| {
         let queue = place.open("/q");

@@ -84,14 +84,14 @@ fn die_unmarked(send: impl Fn(&[u8; SIZE]), memory: impl Fn() -> u64) -> [u64; 2
     [settled, memory()]
 }
 
-/// Returns a POSIX queue with one message, which is full.
+/// Returns a full POSIX queue, which contains one message.
 fn full_queue() -> (Place, posix::Queue) {
     let (place, queue) = Place::new().with_queue("/q", 1, SIZE as u32);
     queue.try_send(&KEPT, 0).unwrap();
     (place, queue)
 }
 
-/// Returns a System V queue with one message, which is full.
+/// Returns a full System V queue, which contains one message.
 fn full_sysv_queue() -> (Place, sysv::Queue) {
     let (place, queue) = Place::new().with_sysv_queue(KEY);
     let change = Change {

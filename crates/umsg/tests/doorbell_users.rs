@@ -62,7 +62,7 @@ impl Everybodys {
         bells.join(format!("{inode:016x}-{number:016x}"))
     }
 
-    /// Writes into a queue's segment that it is polled by the doorbell of this number.
+    /// Writes into a queue's segment that processes poll the queue by the doorbell of this number.
     fn forge(&self, name: &str, number: u64) {
         let file = std::fs::File::options()
             .write(true)

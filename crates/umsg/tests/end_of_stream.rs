@@ -184,7 +184,7 @@ fn a_poller_finds_the_end_readable_and_a_closed_queue_writable() {
     assert!(!readiness_of(polled(descriptor)).writable);
     queue.close_send().unwrap();
     assert_eq!(readiness_of(polled(descriptor)), BOTH);
-    // While a lease is open, the end of the stream is not reported.
+    // While the message is leased, the end of the stream is not reported.
     assert_eq!(queue.try_receive_vec().unwrap().data, b"job");
     let job = queue.try_receive_lease().unwrap();
     assert_eq!(polled(descriptor), room);

@@ -308,7 +308,7 @@ fn with_words<const N: usize>(file: &Path, words: [(u64, u32); N], look: impl Fn
     }
 }
 
-/// The offset of the arena of a queue of 10 messages of 8,192 bytes, in granules: sections 1 and 2 of docs/format.md.
+/// The offset of the arena of a queue for 10 messages of 8,192 bytes, in granules: sections 1 and 2 of docs/format.md.
 const ARENA: u32 = 43_036_624 / 16;
 const ARENA_LEN: u64 = 576;
 /// The number of slots of a System V queue that is made with the default limits: section 11.

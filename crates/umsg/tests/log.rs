@@ -34,7 +34,7 @@ fn listen(event: &Event<'_>) {
     TOLD.lock().unwrap().push(told);
 }
 
-/// Waits until the listener gets an event of this kind, while `work` runs again and again. Returns its process and its text.
+/// Waits until the listener gets an event of this kind, while `work` runs again and again. Returns the event's process and text.
 fn told(what: What, work: impl Fn()) -> (Option<u32>, String) {
     for _ in 0..1000 {
         work();

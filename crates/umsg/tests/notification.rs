@@ -1,4 +1,4 @@
-//! Notification through the native API. The conformance cases and the drop-in's tests check the behavior that umsg shares with the kernel.
+//! Notification through the native API. The conformance cases and the drop-in's tests check the behaviour that umsg shares with the kernel.
 
 mod support;
 
@@ -347,7 +347,7 @@ fn a_send_beside_a_registration_never_leaves_a_message_without_notification() {
 
 #[derive(Default)]
 struct Seen {
-    /// The signals that the bystander's handler has seen.
+    /// The number of signals that the bystander's handler has seen.
     signals: AtomicU32,
 }
 

@@ -10,7 +10,7 @@ use umsg::posix::{OnFull, OpenError, OpenOptions, Queue, ReceiveError, SendError
 
 const STUCK: Duration = Duration::from_secs(10);
 
-/// Returns a queue of three messages of up to 100 bytes, with a policy.
+/// Returns a queue for three messages of up to 100 bytes, with a policy.
 fn queue(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
     try_queue(place, policy).unwrap()
 }

@@ -55,7 +55,7 @@ impl Kernel {
     }
 }
 
-/// Epoll sets by level and by edge: for messages, for room, and for both.
+/// Returns epoll instances that report the descriptor by level and by edge: for messages, for room, and for both.
 fn sets(descriptor: BorrowedFd<'_>) -> Vec<Epoll> {
     let (levels, edges) = (EventFlags::empty(), EventFlags::ET);
     [

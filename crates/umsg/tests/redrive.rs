@@ -12,7 +12,7 @@ use umsg::posix::{
 };
 use umsg_shm::crash;
 
-/// Returns a queue of up to three messages of 8 bytes, whose messages go to /dead when they come back.
+/// Returns a queue for three messages of up to 8 bytes, whose messages go to /dead when they come back.
 fn jobs(place: &Place, more: impl FnOnce(&mut OpenOptions)) -> Queue {
     let mut options = place.options(3, 8);
     options.max_deliveries(1).dead_letter("/dead");

@@ -11,14 +11,14 @@ impl Queue {
     /// writable (POLLOUT) while there is room. The descriptor shows both states in every process that has the descriptor, whatever the access of the
     /// handle.
     ///
-    /// The first call opens the descriptor. Later calls return the same descriptor, until the queue is dropped, which closes the descriptor. Use the
-    /// descriptor only for polling and for passing on. Send and receive through the queue.
+    /// The first call opens the descriptor, and later calls return the same descriptor. A drop of the queue closes the descriptor. Use the descriptor
+    /// only to poll it, and to pass it on. Send and receive through the queue.
     ///
     /// The descriptor shows messages and room as Linux does for its own queues, with one exception. If all messages are
     /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, although a send would wait. A poller of
     /// edges (EPOLLET) gets an event when there is room again.
     ///
-    /// If processes of other users may use the queue, a thread of the library passes their changes on to this process's pollers.
+    /// If processes of other users may use the queue, a thread of the library tells this process's pollers of their sends and receives.
     ///
     /// Time or a death may bring a message, room or the end of the stream: a delayed message reaches its delivery time, the holder of a lease or of a
     /// reservation dies, or the last producer dies. A thread of this process checks for these changes, and makes the descriptor ready within a tenth
@@ -51,16 +51,16 @@ impl Queue {
     /// ENOSPC, ENOMEM; EAGAIN if a process was stopped inside an operation on this queue; EBADMSG if the queue is corrupted.
     ///
     /// # If the process dies
-    /// If a poller dies, other processes continue to signal its descriptor for a while. If a process dies while it signals, a poller still
-    /// gets the event.
+    /// If a poller dies, other processes continue to make system calls for it for a while. If a process dies while it makes the descriptor ready, a
+    /// poller still gets the event.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)
     }
 
     /// Returns a descriptor as [`pollable`](Self::pollable) does, for an edge-triggered poller (EPOLLET) that must also be woken when the readiness
-    /// stays the same. After this call, every process that uses the queue pays a system call for these events, until no process has the descriptor
-    /// open any more.
+    /// stays the same. After this call, every process that uses the queue pays a system call for each event that `edges` selects. The cost ends when
+    /// no process has the descriptor open any more.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

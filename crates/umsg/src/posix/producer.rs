@@ -24,7 +24,7 @@ use umsg_shm::sys::thread;
 #[must_use = "a producer that is dropped may end the stream"]
 pub struct Producer<'q> {
     queue: Holder<'q, Queue>,
-    /// The process that counts as a producer.
+    /// The id of the process that counts as a producer.
     pid: u32,
 }
 
@@ -48,7 +48,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside an operation on this queue.
+    /// Blocks only while a process is stopped inside an operation on this queue.
     ///
     /// # Errors
     /// [`SendError::Closed`] (EPIPE), [`SendError::TooManyProducers`] (EUSERS), [`SendError::NotWritable`] (EBADF),
@@ -82,7 +82,7 @@ impl Queue {
         Ok(Producer::of(Holder::Shared(Arc::clone(self))))
     }
 
-    /// Counts one more producer for this process, without a guard.
+    /// Counts one more producer for this process, until a call of [`end_producing`](Self::end_producing).
     #[doc(hidden)]
     pub fn begin_to_produce(&self) -> Result<(), SendError> {
         self.check_to_send(0)?;

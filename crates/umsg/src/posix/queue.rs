@@ -44,7 +44,8 @@ pub struct Queue {
     pub(super) owner: (u32, u32),
 }
 
-/// Shows the name that the queue had when it was opened, its attributes, and the numbers of its current contents.
+/// Shows the name that the queue had when it was opened, its attributes, and the counts of its contents. Also shows whether the queue is closed for
+/// sending.
 impl Debug for Queue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let now = status::attributes(&self.engine);
@@ -136,7 +137,7 @@ impl Queue {
         }
     }
 
-    /// Returns the queue's attributes and its current contents in numbers.
+    /// Returns the queue's attributes, and the counts of its queued, reserved, leased and delayed messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -149,7 +150,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Only after a process has died inside an operation on this queue: then during the repair, for at most a second.
+    /// Blocks only after a process has died inside an operation on this queue: during the repair, for at most a second.
     pub fn attributes(&self) -> Attributes {
         self.engine.repair_receivers(thread::current());
         status::settled_attributes(&self.engine)
@@ -168,7 +169,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`attributes`](Self::attributes).
+    /// Blocks as [`attributes`](Self::attributes) does.
     pub fn status(&self) -> Status {
         self.engine.repair_receivers(thread::current());
         status::status(self)
@@ -257,7 +258,8 @@ impl Queue {
     }
 }
 
-/// Returns the time until which an attempt waits for a stopped process, for a call with this deadline.
+/// Returns the time until which one attempt of a call with this deadline waits for a stopped process: the deadline, or [`STOPPED`] from now, if that
+/// is earlier.
 pub(super) fn no_later_than(deadline: SystemTime) -> Deadline {
     realtime(deadline).or_slice(STOPPED)
 }

@@ -40,13 +40,13 @@ impl Queue {
     /// All errors of [`ReceiveError`] except `Empty` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is still in the queue, or lost if the call had already copied it.
+    /// If the process dies before the call returns, the message is still in the queue, or lost if the call had already copied it.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.receive_by(buffer, Deadline::Never, true)
     }
 
-    /// Receives a message if there is one at once.
+    /// Receives a message if the queue contains one now; does not wait for a message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -69,8 +69,8 @@ impl Queue {
         self.receive_by(buffer, Deadline::Passed, false)
     }
 
-    /// Receives a message as [`try_receive`](Self::try_receive) does, for a call that waits until `deadline` if there is no
-    /// message. If a process is stopped inside an operation, the call returns by `deadline`, too.
+    /// Receives a message as [`try_receive`](Self::try_receive) does. The caller waits until `deadline` if there is no message. So if a process is
+    /// stopped inside an operation, this call, too, returns by `deadline`.
     #[doc(hidden)]
     pub fn try_receive_until(
         &self,
@@ -95,10 +95,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Blocks until the time is over, while the queue is empty or a process is stopped inside an operation on the queue.
+    /// Blocks while the queue is empty, or while a process is stopped inside an operation on the queue; at most until the time is over.
     ///
     /// # If the process dies
-    /// The same as for [`receive`](Self::receive).
+    /// The death of the process has the same effect as for [`receive`](Self::receive).
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `Empty`.
@@ -125,10 +125,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`receive_timeout`](Self::receive_timeout).
+    /// Blocks as [`receive_timeout`](Self::receive_timeout) does.
     ///
     /// # If the process dies
-    /// The same as for [`receive`](Self::receive).
+    /// The death of the process has the same effect as for [`receive`](Self::receive).
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `Empty`.

@@ -1,9 +1,10 @@
 //! Reusing the segment of a removed queue for the next queue, for the drop-in. The next queue needs no new file, mapping or pages, and no change of
 //! a directory.
 //!
-//! If a process removes a queue that no other process has opened, the process leaves the file under its name, and marks the segment as vacant
-//! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). Another mark makes the segment the next queue of the same name with the same
-//! attributes. All other processes treat the file as missing, and remove the file if they want its name ([`crate::namespace`], `vacated.rs`).
+//! A process may remove a queue that no other process has opened. Then the process leaves the file under its name, and marks the segment as vacant
+//! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). If the process creates a queue of the same name with the same attributes, it only
+//! changes this mark: the segment is then the new queue. All other processes treat the file as missing, and remove the file if they want its name
+//! ([`crate::namespace`], `vacated.rs`).
 //!
 //! | condition | reason |
 //! |---|---|
@@ -50,14 +51,13 @@ impl OpenOptions {
             && !limits.rlimit_msgqueue
     }
 
-    /// Makes the next queue in the segment of the removed queue `removed`. The file was opened by the name of the new queue. `created` is the
-    /// state of the file at its creation. Returns None if the queue has to be created in full, for example to find out why it can't be
-    /// created.
+    /// Makes the next queue in the segment of the removed queue `removed`. `file` was opened by the name of the new queue. `created` is the state of
+    /// the file at its creation. Returns None if the queue has to be created in full, for example to find out why it can't be created.
     ///
     /// The caller is the process that has vacated the segment, and uses `removed` only for this call.
     ///
     /// # If the process dies
-    /// The queue does not exist, or is complete.
+    /// If the process dies during the call, the queue does not exist, or is complete.
     #[doc(hidden)]
     pub fn revive(
         &self,
@@ -114,7 +114,7 @@ impl Queue {
     /// process opened the file.
     ///
     /// # If the process dies
-    /// The queue exists, or is removed.
+    /// If the process dies during the call, the queue exists, or is removed.
     #[doc(hidden)]
     #[must_use]
     pub fn vacate(&self, namespace: &Namespace, name: &OsStr, created: FileState) -> bool {

@@ -1,7 +1,7 @@
 //! Redriving: sending dead letters back to the queues from which they come.
 //!
 //! The history of a message names its source, and every process that may use the dead-letter queue can forge that name. The caller sends with its own
-//! rights. So a message returns to the queue that its history names only if that queue
+//! rights. So a message returns to the queue in its history only if that queue
 //!
 //! - has the same owner as the dead-letter queue, compared on the opened files, and
 //! - has this dead-letter queue as its dead-letter queue, by a label that its owner made (`namespace/dead_letters.rs`).
@@ -9,7 +9,8 @@
 //! If the caller [names the queue](Redrive::to), these checks are omitted.
 //!
 //! A message is in one of the queues at each instant that a receiver can observe, even if the process is killed (see `posix/transfer.rs`). The
-//! message of a killed process stays held in the dead-letter queue. The next redrive returns the message to that queue, or ends its move.
+//! message of a killed process stays held in the dead-letter queue. The next redrive finds out whether this message has arrived in the destination
+//! queue. Then the redrive ends the move, or makes the message an ordinary dead letter again.
 
 use super::directory::list_untouched;
 use super::history::{DeadReason, History};
@@ -227,21 +228,21 @@ pub enum RedriveFailure {
         "the original queue of the messages is unknown: name the queue to send the messages to"
     )]
     NoSource,
-    /// The queue to send to is the dead-letter queue itself.
+    /// The destination queue is the dead-letter queue itself.
     #[error("the messages are already in this queue: name another queue")]
     SameQueue,
-    /// The source belongs to another user than the dead-letter queue.
+    /// The queue in the history belongs to another user than the dead-letter queue.
     #[error(
         "the original queue and the dead-letter queue have different owners: name the queue to send the messages to"
     )]
     OtherOwner,
-    /// The source has no dead-letter queue, or its dead-letter queue is another queue. The history may be forged, or the source was removed and
-    /// created again.
+    /// The queue in the history has no dead-letter queue, or its dead-letter queue is another queue. The history may be forged, or the queue was
+    /// removed and created again.
     #[error(
         "the original queue does not name this queue as its dead-letter queue: name the queue to send the messages to"
     )]
     NotItsSource,
-    /// The queue to send to does not exist or can't be opened.
+    /// The destination queue does not exist or can't be opened.
     #[error(transparent)]
     Open(OpenError),
     /// The destination queue does not accept the message: the queue is full or closed, or its message size is smaller.
@@ -273,7 +274,8 @@ impl RedriveFailure {
     }
 }
 
-/// The queues to which a call sends messages. An `Err` is a queue that could not be opened or refused a message; its reason is in `redriven`.
+/// The queues to which a call sends messages. An `Err` stands for a queue that refused a message, or that the call could not open; the reason is in
+/// `redriven`.
 struct Targets<'a> {
     from: &'a Queue,
     number: u64,
@@ -358,8 +360,8 @@ impl Queue {
             .map_err(|refused| self.receive_error(refused))
     }
 
-    /// Sends dead letters back to the queues from which they come, after the messages that are in these queues. The dead letters keep bytes, priority
-    /// and history. The deliveries of each letter are counted from 0 again.
+    /// Sends dead letters back to the queues from which they come, behind the messages that are already in these queues. The dead letters keep bytes,
+    /// priority and history. The deliveries of each letter are counted from 0 again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -387,8 +389,8 @@ impl Queue {
     /// take, with the reason. These messages keep their places.
     ///
     /// # If the process dies
-    /// No message is lost, and none is in two queues. If a message was being sent, it stays held for the dead process; the next call of this method
-    /// sends or returns it.
+    /// If the process dies during the call, no message is lost, and none is in two queues. If a message was being sent, it stays held for the dead
+    /// process; the next call of this method sends or returns it.
     pub fn redrive(&self, which: &Redrive) -> Result<Redriven, ReceiveError> {
         self.check_to_look()?;
         let mut targets = Targets {
@@ -451,7 +453,7 @@ impl Targets<'_> {
                     .ok();
             }
         }
-        // The queue and its messages no longer exist.
+        // No queue has this number: the destination queue and its messages no longer exist.
         is_certain.then_some(false)
     }
 
@@ -499,7 +501,7 @@ impl Targets<'_> {
         match sent {
             Ok(()) => {
                 crash_point!(MOVE_ENDED);
-                // If the call fails, the next redrive ends the record.
+                // If `forget_arrival` fails, the next redrive ends the record of this arrival.
                 let by = Deadline::after(PATIENCE);
                 let _ = to.engine.forget_arrival(me, origin, by);
                 self.redriven.messages += 1;
@@ -532,7 +534,7 @@ impl Targets<'_> {
         if is_source && (own.is_none() || queue.engine.policy().dead_letter.as_deref() != own) {
             return Err(RedriveFailure::NotItsSource);
         }
-        // If the call fails, the next redrive ends the records.
+        // If this call fails, the next redrive ends the records of these arrivals.
         let _ = transfer::forget_left_arrivals(&self.from.engine, self.number, &queue, PATIENCE);
         Ok(queue)
     }

@@ -41,7 +41,7 @@ pub struct Reservation<'q> {
     queue: Holder<'q, Queue>,
     handle: LeaseHandle,
     place: InPlace,
-    /// True if the room must still be returned.
+    /// True if a drop of the reservation must free the room.
     open: bool,
 }
 
@@ -68,13 +68,13 @@ impl Queue {
     /// All errors of [`SendError`] except `Full`, `TimedOut` and `PriorityTooHigh`.
     ///
     /// # If the process dies
-    /// The room is free again. A process that finds the queue full checks for dead owners of reservations. A blocked process
+    /// If the process dies, the room is free again. A process that finds the queue full checks for dead owners of reservations. A blocked process
     /// checks ten times a second.
     pub fn reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
         self.reserve_by(len, Deadline::Never)
     }
 
-    /// Reserves room as [`reserve`](Self::reserve) does, if there is room at once.
+    /// Reserves room as [`reserve`](Self::reserve) does, if the queue has room now; does not wait for room.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -160,7 +160,7 @@ impl Queue {
     /// [`SendError::Full`] for [`Until::Now`], [`SendError::TimedOut`] for a time limit, and the errors of [`reserve`](Self::reserve).
     ///
     /// # If the process dies
-    /// The same as for [`reserve`](Self::reserve). The room belongs to the process, not to the thread.
+    /// The death of the process has the same effect as for [`reserve`](Self::reserve). The room belongs to the process, not to the thread.
     pub fn reserve_owned(
         self: &Arc<Self>,
         len: usize,
@@ -198,7 +198,7 @@ impl Queue {
                 open: true,
             }),
             Err(fault) => {
-                // The place of the message is corrupted. If other data of the queue are corrupted, too, or if the owner of a lock is stopped, the
+                // The message's slot is corrupted. If other data of the queue are corrupted, too, or if the owner of a lock is stopped, the
                 // cancellation fails.
                 let _ = self.engine.cancel(me, &handle, deadline);
                 Err(self.send_error(fault.into()))
@@ -311,7 +311,7 @@ impl Reservation<'_> {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside an operation on this queue.
+    /// Blocks only while a process is stopped inside an operation on this queue.
     ///
     /// # Errors
     /// [`SendError::PriorityTooHigh`] (EINVAL); [`SendError::NotWritable`] (EBADF) in a forked child; `NoMemory`, `NoSpace`,
@@ -319,7 +319,7 @@ impl Reservation<'_> {
     /// second.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent completely, or not at all.
+    /// If the process dies before the call returns, the message was sent completely, or not at all.
     pub fn commit(self, priority: u32) -> Result<(), SendError> {
         self.commit_with(priority, |engine, handle, len, key| {
             engine.commit(thread::current(), handle, len, key)

@@ -29,13 +29,13 @@ impl Queue {
     /// All errors of [`SendError`] except `Full` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent completely, or not at all.
+    /// If the process dies before the call returns, the message was sent completely, or not at all.
     #[inline]
     pub fn send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
         self.send_by(message, priority, Deadline::Never, true)
     }
 
-    /// Sends a message if there is room at once.
+    /// Sends a message if the queue has room now; does not wait for room.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -58,8 +58,8 @@ impl Queue {
         self.send_by(message, priority, Deadline::Passed, false)
     }
 
-    /// Sends a message as [`try_send`](Self::try_send) does, for a call that waits until `deadline` if there is no room. If a
-    /// process is stopped inside an operation, the call returns by `deadline`, too.
+    /// Sends a message as [`try_send`](Self::try_send) does. The caller waits until `deadline` if there is no room. So if a process is stopped inside
+    /// an operation, this call, too, returns by `deadline`.
     #[doc(hidden)]
     pub fn try_send_until(
         &self,
@@ -82,10 +82,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Blocks until the time is over, while the queue is full or a process is stopped inside an operation on the queue.
+    /// Blocks while the queue is full, or while a process is stopped inside an operation on the queue; at most until the time is over.
     ///
     /// # If the process dies
-    /// The same as for [`send`](Self::send).
+    /// The death of the process has the same effect as for [`send`](Self::send).
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full`.
@@ -111,10 +111,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`send_timeout`](Self::send_timeout).
+    /// Blocks as [`send_timeout`](Self::send_timeout) does.
     ///
     /// # If the process dies
-    /// The same as for [`send`](Self::send).
+    /// The death of the process has the same effect as for [`send`](Self::send).
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full`.

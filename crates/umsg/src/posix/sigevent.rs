@@ -23,7 +23,7 @@ struct Event {
 
 const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 
-/// Converts the notification that a program requests.
+/// Converts the request for a notification in `event` to a [`Notify`].
 ///
 /// # Errors
 /// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`QueueError::NoMemory`].
@@ -43,7 +43,7 @@ pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError
 }
 
 /// # Safety
-/// The conditions of [`wanted`].
+/// The caller meets the conditions of [`wanted`].
 unsafe fn thread(event: &Event) -> Result<Notify, NotifyError> {
     let function = event.function.ok_or(NotifyError::NoFunction)?;
     // SAFETY: by this function's contract.
@@ -208,7 +208,7 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
 /// Copies the set of processors for the thread. If the program has set none, glibc returns all processors.
 ///
 /// # Safety
-/// The conditions of [`copy`].
+/// The caller meets the conditions of [`copy`].
 #[cfg(not(target_env = "musl"))]
 unsafe fn copy_processors(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
     // SAFETY: the structure consists of bits, for which zero is valid.

@@ -54,9 +54,9 @@ pub struct Status {
     pub creator: u32,
     /// Time of the queue's creation.
     pub created: SystemTime,
-    /// Threads that wait for room. Killed threads are not counted.
+    /// Number of threads that wait for room. Killed threads are not counted.
     pub blocked_senders: usize,
-    /// Threads that wait for a message. Killed threads are not counted.
+    /// Number of threads that wait for a message. Killed threads are not counted.
     pub blocked_receivers: usize,
     /// Time of the last send, accurate to a few milliseconds; `None` if there was none.
     pub last_send: Option<SystemTime>,
@@ -67,7 +67,7 @@ pub struct Status {
     pub slots: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
-    /// Counts of events.
+    /// Counts of events since the queue's creation, such as waits and repairs.
     pub statistics: Statistics,
     /// The queue's overflow policy.
     pub on_full: OnFull,
@@ -85,7 +85,8 @@ pub struct Status {
     pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
-    /// True if the queue is closed for sending, or if all its producers have died: the next send or receive then closes the queue.
+    /// True if the queue is closed for sending. Also true if all its producers have died, although only the next send or receive then closes the
+    /// queue.
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
@@ -104,17 +105,17 @@ pub struct Status {
 
 statistics! {
     events {
-        /// Messages that were dropped because the queue was full.
+        /// Number of messages that were dropped because the queue was full.
         Dropped: dropped,
-        /// Messages that exceeded the queue's time to live.
+        /// Number of messages that exceeded the queue's time to live.
         Expired: expired,
-        /// Messages that were moved to the dead-letter queue.
+        /// Number of messages that were moved to the dead-letter queue.
         DeadLettered: dead_lettered,
     }
     repairs {
-        /// Repairs of the senders' side after a process's death.
+        /// Number of repairs of the senders' side after a process's death.
         sender_repairs,
-        /// Repairs of the receivers' side after a process's death.
+        /// Number of repairs of the receivers' side after a process's death.
         receiver_repairs,
     }
 }
@@ -198,7 +199,7 @@ pub(super) fn retry_delay(policy: &Policy) -> Option<(Duration, Duration)> {
     (!first.is_zero()).then(|| (first, most.max(first)))
 }
 
-/// Returns the counts of events.
+/// Returns the queue's [`Statistics`].
 pub(super) fn statistics(fixed: &Fixed) -> Statistics {
     let [sender_repairs, receiver_repairs] = fixed.repairs();
     Statistics::of(&fixed.counters, sender_repairs, receiver_repairs)

@@ -13,18 +13,19 @@ use umsg_shm::sys::thread;
 /// The time for which a failed [`send_copy`] tries to cancel its reservation in the destination queue, if a process is stopped inside that queue.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Returns the number of a queue that moves messages: a hash of the file's inode number and the time of the queue's creation.
+/// Returns the number that identifies a queue in the records of moved messages: a hash of the file's inode number and the time of the queue's
+/// creation.
 pub(super) fn number(inode: u64, engine: &Engine) -> u64 {
     mix(mix(inode) ^ engine.segment().fixed().header.created_at())
 }
 
 /// Sends a copy of a held message to another queue. If the call succeeds, the message has arrived; if it fails, the message has not arrived.
 ///
-/// During the call, the other queue moves no messages to its own dead-letter queue, because each of the two queues may be the dead-letter queue of
-/// the other.
+/// The call moves none of the destination queue's own messages to a dead-letter queue: each of the two queues may be the dead-letter queue of the
+/// other.
 ///
 /// # If the process dies
-/// The next mover finds out with [`Engine::has_arrived`] whether the message has arrived.
+/// If the process dies during the call, the next mover finds out with [`Engine::has_arrived`] whether the message has arrived.
 pub(super) fn send_copy(
     from: &Engine,
     handle: &LeaseHandle,

@@ -9,8 +9,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use umsg_shm::sys::clock::Deadline;
 
-/// The receiving end of a ring for tokio. The end waits on the ring's [descriptor](Ring::pollable), so that no thread waits. For a message that is
-/// already in the ring, the end makes no system call.
+/// The receiver of a ring for tokio. The receiver waits on the ring's [descriptor](Ring::pollable), so that no thread waits. To receive a message
+/// that is already in the ring, the receiver makes no system call.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -45,10 +45,10 @@ impl AsyncRing {
     /// ```
     ///
     /// # Errors
-    /// The errors of the system.
+    /// The errors of duplicating the ring's descriptor (EMFILE), and of epoll_ctl(2).
     ///
     /// # Panics
-    /// If the caller does not run in a runtime with I/O enabled.
+    /// Panics if the caller does not run in a runtime with I/O enabled.
     pub fn new(mut ring: Ring) -> std::io::Result<AsyncRing> {
         let descriptor = ring.pollable().try_clone_to_owned()?;
         // SAFETY: the registration owns the descriptor, closes it when the registration ends, and always returns the same descriptor.

@@ -22,7 +22,7 @@ use std::ffi::OsStr;
 /// ```
 ///
 /// # Blocking
-/// The same as for [`posix::diagnose`](crate::posix::diagnose).
+/// Blocks as [`posix::diagnose`](crate::posix::diagnose) does.
 ///
 /// # Errors
 /// The errors of [`find`](super::find), without corruption.
@@ -47,13 +47,13 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// ```
 ///
 /// # Blocking
-/// The same as for [`posix::repair`](crate::posix::repair).
+/// Blocks as [`posix::repair`](crate::posix::repair) does.
 ///
 /// # Errors
 /// The errors of [`diagnose`].
 ///
 /// # If the process dies
-/// The same as for [`posix::repair`](crate::posix::repair).
+/// The death of the process has the same effect as for [`posix::repair`](crate::posix::repair).
 pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);

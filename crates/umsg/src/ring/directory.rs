@@ -41,7 +41,7 @@ pub struct Found {
     pub status: Status,
 }
 
-/// Returns the rings of a namespace, by name.
+/// Returns the rings of a namespace, sorted by name.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -67,7 +67,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
 /// Returns the names of the rings of a namespace, each with the inode number of its file, without opening a ring. For programs that keep the rings
 /// open and check for new rings.
 ///
-/// While a process has a ring open, no other file of the namespace has the inode number.
+/// While a process has a ring open, no other file of the namespace has this ring's inode number.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -127,7 +127,7 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), R
     remove(namespace, &name, false)
 }
 
-/// Removes a name as [`unlink_in`] does, even if the owner lives. A living owner, and the senders that have opened the ring, can still use it.
+/// Removes a name as [`unlink_in`] does, even if the owner lives. A living owner, and the senders that have opened the ring, can still use the ring.
 /// Other processes no longer find the ring.
 ///
 /// ```
@@ -233,7 +233,7 @@ pub(super) fn file_error(error: FileError) -> RingError {
     }
 }
 
-/// Returns the receiving process, if it lives.
+/// Returns the id of the ring's receiving process, if the process lives.
 fn owner(segment: &Segment) -> Option<u32> {
     let (pid, birth) = segment.fixed().ownership.owner();
     (pid != 0 && !liveness::is_dead(segment, birth, |birth| process::is_dead(pid, birth)))
@@ -476,7 +476,7 @@ mod tests {
         let damaged = std::fs::File::open(&path).unwrap();
         let slower = || Options::new().create_in(&namespace, "/r");
         std::thread::scope(|scope| {
-            // This lock represents the lock that the faster process holds.
+            // This thread plays the faster process, which holds this lock while it removes the damaged file.
             let locked = Locked::of(damaged.as_fd()).unwrap();
             let slower = scope.spawn(slower);
             std::thread::sleep(std::time::Duration::from_millis(100));

@@ -73,7 +73,7 @@ impl Button {
     }
 }
 
-/// Passes a descriptor to a socket at an address, or to the connected socket without an address.
+/// Passes a descriptor to the socket at an address or, without an address, to the connected socket.
 fn pass_by(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddrUnix>,
@@ -188,12 +188,12 @@ impl Doorbell {
         }
     }
 
-    /// Returns the descriptor that is readable after a ring.
+    /// Returns the descriptor that is readable once the doorbell has rung.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Gives up a doorbell that belongs to another process: a drop of this value leaves the path.
+    /// Gives up a doorbell that belongs to another process: after this call, a drop of this value does not remove the socket's path.
     pub(super) fn leave(&mut self) {
         self.path = None;
     }

@@ -30,7 +30,7 @@ pub enum SendError {
     TooLong {
         /// Length of the payload, in bytes.
         len: usize,
-        /// The longest payload, in bytes.
+        /// The ring's longest payload, in bytes.
         max: usize,
     },
     /// EMSGSIZE: the batch has more messages than the ring and its overflow hold.
@@ -38,9 +38,9 @@ pub enum SendError {
         "a batch of {messages} messages is too large: the ring holds {max}, its overflow included"
     )]
     BatchTooLarge {
-        /// Messages in the batch.
+        /// Number of messages in the batch.
         messages: usize,
-        /// Entries and overflow.
+        /// Number of messages for which the entries and the overflow have room.
         max: usize,
     },
     /// EINTR: a signal handler ran while the call waited.
@@ -106,7 +106,7 @@ pub enum ReceiveError {
     /// EINVAL: the ring can't hold that many messages at once.
     #[error("can't wait for so many messages: the ring holds at most {max}, its overflow included")]
     TooMany {
-        /// Entries and overflow.
+        /// Number of messages for which the entries and the overflow have room.
         max: u64,
     },
     /// EPERM: this process is a forked child of the ring's owner, and may only send.
@@ -139,7 +139,7 @@ impl ReceiveError {
     }
 }
 
-// A receiver uses only memory that was populated when the ring was made.
+// A receive never fails for lack of memory, because all of its memory was populated when the ring was made.
 from_fault!(ReceiveError, of_in_place, Empty);
 
 impl From<umsg_shm::fault::AttachError> for RingError {

@@ -98,7 +98,7 @@ impl Post {
     /// ```
     ///
     /// # Panics
-    /// If the payload is longer than [`INLINE`] bytes: see [`Sender::send_long`](super::Sender::send_long).
+    /// Panics if the payload is longer than [`INLINE`] bytes: see [`Sender::send_long`](super::Sender::send_long).
     #[inline]
     #[must_use]
     pub fn payload(mut self, payload: &[u8]) -> Post {
@@ -107,7 +107,7 @@ impl Post {
         self
     }
 
-    /// Returns the bytes of the message in the ring.
+    /// Returns the bytes that represent the message in the ring.
     #[inline]
     pub(super) fn wire(&self) -> &[u8] {
         &self.as_bytes()[..HEAD + self.len as usize]

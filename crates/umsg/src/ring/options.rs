@@ -186,7 +186,8 @@ impl Options {
     /// [`RingError::Owned`] if another process has a ring of this name, and the errors of opening queues.
     ///
     /// # If the process dies
-    /// During the call: the ring does not exist, or is complete. After the call: senders learn that the owner is dead.
+    /// If the process dies during the call, the ring does not exist, or is complete. If the process dies after the call, senders learn that the owner
+    /// is dead.
     pub fn create_in(
         &self,
         namespace: &Namespace,

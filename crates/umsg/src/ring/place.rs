@@ -101,7 +101,7 @@ pub(super) fn prefix(inode: u64) -> String {
 /// The address of a path. The path may be longer than the 107 bytes of an address.
 pub(super) struct Address {
     socket: SocketAddrUnix,
-    /// The directory, if the path to the socket begins at its descriptor.
+    /// The descriptor of the socket's directory. The address of a long path begins at this descriptor's link in /proc.
     _directory: Option<OwnedFd>,
 }
 

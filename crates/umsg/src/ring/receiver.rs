@@ -41,7 +41,7 @@ pub struct Ring {
     pub(super) name: Option<Name>,
 }
 
-/// Shows the ring's name and its current contents in numbers.
+/// Shows the ring's name, its capacities, the number of its messages, and whether it is closed.
 impl Debug for Ring {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let now = self.status();
@@ -137,8 +137,8 @@ impl Ring {
     }
 
     /// Sets a filter: if `accept` returns false for the sender of a message, a receive drops the message and counts it in [`refused`](Ring::refused).
-    /// Until that receive, the message counts as [`available`](Ring::available). After its deadline, a call drops at most as many messages as the
-    /// ring holds, even if more messages arrive during the call.
+    /// Until that receive, the message counts as [`available`](Ring::available). After its deadline, a receive drops at most as many messages as the
+    /// ring holds, even if more messages arrive during the receive.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -188,7 +188,7 @@ impl Ring {
         self.doorbell.fetch(ticket, button)
     }
 
-    /// Sets how this end waits; the default is [`Waiting::Adaptive`].
+    /// Sets how this receiver waits; the default is [`Waiting::Adaptive`].
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -229,7 +229,7 @@ impl Ring {
     /// [`ReceiveError::Empty`], `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is in the ring, or lost if the call had already copied it.
+    /// If the process dies before the call returns, the message is in the ring, or lost if the call had already copied it.
     #[inline]
     pub fn try_receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::Passed)
@@ -247,13 +247,13 @@ impl Ring {
     /// ```
     ///
     /// # Blocking
-    /// While there is no message.
+    /// Blocks while there is no message.
     ///
     /// # Errors
     /// [`ReceiveError::Interrupted`], `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
-    /// The same as for [`try_receive`](Ring::try_receive).
+    /// The death of the process has the same effect as for [`try_receive`](Ring::try_receive).
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::Never)
@@ -394,7 +394,8 @@ impl Ring {
                     let button = self.polled.then_some(&*self.shared.button);
                     drop_descriptor(&self.buffer, taken, &mut self.doorbell, button);
                     dropped += 1;
-                    // The call has dropped as many messages as the ring held at first, so that busy senders can't delay it beyond its deadline.
+                    // A call ends here once it has dropped as many messages as the ring held at first. Otherwise busy senders could delay the call
+                    // beyond its deadline.
                     if dropped >= at_first && deadline.has_passed() {
                         self.restore_descriptor();
                         return Err(match deadline {
@@ -426,7 +427,7 @@ impl Ring {
     /// ```
     ///
     /// # Blocking
-    /// As long as `until` says. A batch may have to wait for room that the awaited messages take. So if senders send batches, wait for no more
+    /// Blocks as long as `until` says. A batch may have to wait for room that the awaited messages take. So if senders send batches, wait for no more
     /// messages than the ring's capacity minus the length of a batch.
     ///
     /// # Errors
@@ -448,7 +449,7 @@ impl Ring {
     }
 }
 
-/// Returns the number of passed descriptors.
+/// Returns how many descriptors senders have passed so far.
 #[inline]
 fn passed(shared: &Shared) -> u32 {
     shared.ownership().descriptors()
@@ -472,7 +473,7 @@ fn tag(taken: Taken) -> Tag {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The copy of the ring in a forked child belongs to the parent, and closes nothing.
+        // In a forked child, the drop closes nothing, because the ring belongs to the parent.
         if !self.shared.is_owned() {
             self.doorbell.leave();
             return;

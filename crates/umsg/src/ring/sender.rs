@@ -122,20 +122,20 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// While the ring and its overflow are full. Blocked senders get room in the order of their threads' scheduling priority; for equal priorities,
-    /// in the order in which they began to wait.
+    /// Blocks while the ring and its overflow are full. Blocked senders get room in the order of their threads' scheduling priority; for equal
+    /// priorities, in the order in which they began to wait.
     ///
     /// # Errors
     /// All errors of [`SendError`] except `Full` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent completely, or not at all. The messages of other senders are not delayed.
+    /// If the process dies before the call returns, the message was sent completely, or not at all. The messages of other senders are not delayed.
     #[inline]
     pub fn send(&self, post: &Post) -> Result<(), SendError> {
         self.send_wire(post.wire(), 0, Deadline::Never)
     }
 
-    /// Sends a message if there is room at once.
+    /// Sends a message if the ring has room now; does not wait for room.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -205,8 +205,8 @@ impl Sender {
         self.send_wire(post.wire(), 0, realtime(deadline))
     }
 
-    /// Sends a message if there is room at once; otherwise drops it and counts it in
-    /// [`Status::dropped`](super::Status::dropped). Returns true if the message was sent.
+    /// Sends a message if the ring has room now; otherwise drops the message and counts it in [`Status::dropped`](super::Status::dropped). Returns
+    /// true if the message was sent.
     ///
     /// ```
     /// let ring = umsg::ring::Options::new().entries(1).overflow(0).create()?;
@@ -262,7 +262,7 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// As long as `until` says.
+    /// Blocks as long as `until` says.
     ///
     /// # Errors
     /// The errors of [`send`](Sender::send), and [`SendError::TooLong`].
@@ -296,14 +296,14 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// As long as `until` says.
+    /// Blocks as long as `until` says.
     ///
     /// # Errors
     /// The errors of [`send`](Sender::send); [`SendError::TooManyDescriptors`] if the receiver has not taken in earlier
     /// descriptors; [`SendError::Descriptor`] if the descriptor can't be passed.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent with its descriptor, or not at all.
+    /// If the process dies before the call returns, the message was sent with its descriptor, or not at all.
     pub fn send_fd(
         &self,
         post: &Post,
@@ -340,8 +340,8 @@ impl Sender {
         passed.map_err(|error| match self.shared.check_receiver() {
             Err(error) => error,
             Ok(()) if error == Errno::AGAIN => SendError::TooManyDescriptors,
-            // The receiver's end is closed: the owner is executing another program, but its process does not show the change yet. Or another process
-            // has noticed the change, and has removed the doorbell.
+            // The receiver's socket is closed: the owner is executing another program, but its process does not show the change yet. Or another
+            // process has noticed the change, and has removed the socket.
             Ok(()) if matches!(error, Errno::CONNREFUSED | Errno::NOENT) => SendError::OwnerDead,
             Ok(()) => SendError::Descriptor(error.into()),
         })?;
@@ -363,7 +363,7 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// As long as `until` says, on this ring; never on the other ring.
+    /// Blocks on this ring as long as `until` says, and never on the other ring.
     ///
     /// # Errors
     /// The errors of [`try_send`](Sender::try_send) to the other ring. The completion has the outcome of the message itself.
@@ -396,7 +396,7 @@ impl Sender {
         self.send_batch_until(posts, Until::Forever)
     }
 
-    /// Sends a batch as [`send_batch`](Sender::send_batch) does, if there is room for all messages at once.
+    /// Sends a batch as [`send_batch`](Sender::send_batch) does, if the ring has room for all of its messages now; does not wait for room.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -482,7 +482,7 @@ impl Sender {
     fn error(&self, refused: Refused) -> SendError {
         match refused {
             Refused::NotNow | Refused::Closed | Refused::Own(_) => SendError::Full,
-            // A wait ends before its deadline if the ring has no receiving process any more.
+            // The wait may have ended before its deadline, because the ring has no receiving process any more.
             Refused::TimedOut => match self.shared.check_receiver() {
                 Err(error) => error,
                 Ok(()) => SendError::TimedOut,

@@ -12,7 +12,7 @@ use umsg_shm::sys::liveness;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, process};
 
-/// If a check has found the owner alive, the owner is not checked again for this time, in nanoseconds.
+/// The time, in nanoseconds, for which senders do not repeat a check that has found the owner alive.
 const TRUST: u64 = 10_000_000;
 
 /// The shared state of both ends.
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     /// The id of this process if it owns the ring, otherwise 0. The id in the segment is no proof: the owner may have died, and another process may
     /// have its id.
     own: u32,
-    /// The machine's clock when the owner was last seen alive.
+    /// The reading of the machine's clock when the owner was last seen alive.
     owner_seen: AtomicU64,
 }
 

@@ -25,19 +25,19 @@ use umsg_shm::waiters::{List, Waiters};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Messages that the ring holds without overflow.
+    /// Number of messages for which the ring has room without the overflow.
     pub entries: u32,
-    /// Messages that the overflow holds.
+    /// Number of messages for which the overflow has room.
     pub overflow: u32,
     /// The longest payload, in bytes.
     pub longest: usize,
-    /// Messages that wait for the receiver.
+    /// Number of messages that wait for the receiver.
     pub messages: u64,
-    /// Messages in the overflow: those beyond the [`entries`](Status::entries).
+    /// Number of messages in the overflow: those beyond the [`entries`](Status::entries).
     pub overflowing: u64,
-    /// Messages that were ever sent.
+    /// Number of messages that were ever sent.
     pub sent: u64,
-    /// Messages that were ever received.
+    /// Number of messages that were ever received.
     pub received: u64,
     /// The time at which the oldest message in the ring was sent, accurate to a few milliseconds; `None` without a message. While messages are
     /// received, this may be the time of a later message.
@@ -58,11 +58,11 @@ pub struct Status {
     pub memory: u64,
     /// Number of senders that were made.
     pub senders: u32,
-    /// Threads that wait for room. Killed threads are not counted.
+    /// Number of threads that wait for room. Killed threads are not counted.
     pub blocked_senders: usize,
-    /// Sends that found no room and waited.
+    /// Number of sends that found no room and waited.
     pub sends_blocked: u64,
-    /// Messages that senders dropped.
+    /// Number of messages that senders dropped.
     pub dropped: u64,
     /// The number of times that the receiver went to sleep.
     pub slept: u64,
@@ -73,7 +73,7 @@ pub struct Status {
     pub time_spun: Duration,
     /// Time that the receiver slept.
     pub time_asleep: Duration,
-    /// Repairs after a process died in the middle of a call.
+    /// Number of repairs after a process died in the middle of a call.
     pub repairs: u32,
     /// True if the ring's memory held a state that no operation leaves behind.
     pub damaged: bool,

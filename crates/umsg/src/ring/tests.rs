@@ -3,7 +3,7 @@
 use super::*;
 use std::time::Duration;
 
-/// Messages of each sender.
+/// Number of messages of each sender.
 const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2000 };
 
 fn ring(entries: u32, overflow: u32) -> Ring {

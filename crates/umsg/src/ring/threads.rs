@@ -11,7 +11,7 @@ fn send(sender: &Sender, messages: &[Vec<u8>]) {
     }
 }
 
-/// Sends one batch: for each of `messages`, a message of the ring with the number and the first bytes.
+/// Sends one batch: for each of `messages`, a post with the message's number and its first bytes.
 fn send_together(sender: &Sender, messages: &[Vec<u8>]) {
     let post = |bytes: &Vec<u8>| {
         let begin = &bytes[..bytes.len().min(INLINE)];

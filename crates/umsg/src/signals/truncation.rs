@@ -146,7 +146,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
 /// process.
 ///
 /// # Safety
-/// The conditions of [`mend_truncation`].
+/// The caller meets the conditions of [`mend_truncation`].
 unsafe fn pass_to_default(before: usize, info: *const libc::siginfo_t) {
     // SAFETY: by this function's contract.
     let was_sent = unsafe { (*info).si_code } <= 0;

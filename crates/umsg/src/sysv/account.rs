@@ -8,7 +8,7 @@ use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::{Call, Refused};
 
 impl Queue {
-    /// Returns the number of slots in each place. `None` if the owner of the lock is stopped.
+    /// Returns the numbers of slots by their use. `None` if the owner of the lock is stopped.
     #[doc(hidden)]
     pub fn account(&self) -> Option<Account> {
         let call = Call::new(thread::current(), Deadline::Passed);

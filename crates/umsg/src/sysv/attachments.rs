@@ -31,7 +31,7 @@ const SWEEP: usize = 64;
 pub(crate) struct Attached<T: Send + Sync + 'static> {
     id: i32,
     queue: T,
-    /// The attachments that lead to this slot.
+    /// The table of attachments, of which an entry leads to this slot.
     all: &'static Attachments<T>,
 }
 
@@ -150,7 +150,8 @@ impl<T: Send + Sync> Attachments<T> {
         self.slots.reap();
     }
 
-    /// Unmaps detached queues that no call uses any more. The call is cheap if no queue is detached, so it follows each call that has blocked.
+    /// Unmaps detached queues that no call uses any more. The call is cheap if no queue is detached, so callers make it after each call that has
+    /// blocked.
     pub(crate) fn reap(&'static self) {
         self.slots.reap();
     }

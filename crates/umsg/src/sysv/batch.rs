@@ -15,7 +15,7 @@ use umsg_shm::sysv_engine::{Batch, Call, Refused, Sink, Taken, Why};
 pub trait Outgoing {
     /// Returns the number of messages.
     fn count(&self) -> usize;
-    /// Returns the type and the bytes of one message. The answer must be the same at each call.
+    /// Returns the type and the bytes of one message. All calls with the same index must return the same result.
     fn at(&self, index: usize) -> (i64, &[u8]);
 }
 
@@ -118,7 +118,7 @@ impl Queue {
         self.send_all_of(messages, Until::Forever)
     }
 
-    /// Sends all messages as [`send_batch`](Queue::send_batch) does, if there is room at once.
+    /// Sends all messages as [`send_batch`](Queue::send_batch) does, if the queue has room for all of them now; does not wait for room.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -242,7 +242,7 @@ impl Queue {
         self.receive_batch_until(want, buffer, received, Until::Forever)
     }
 
-    /// Receives messages as [`receive_batch`](Queue::receive_batch) does, if there is one at once.
+    /// Receives messages as [`receive_batch`](Queue::receive_batch) does, if the queue contains a wanted message now; does not wait for a message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

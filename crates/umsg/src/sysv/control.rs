@@ -15,7 +15,7 @@ use umsg_shm::sysv_engine::{Engine, ReceiverHeld, Refused, Why};
 /// The number of attempts to give a file its rights while other processes change them.
 const CHANGES: u32 = 100;
 
-/// The changes of a queue. None leaves a property unchanged.
+/// The new properties of a queue, for [`Queue::set`]. `None` leaves a property unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The owner's user id. The creator stays the same, and keeps its rights.
@@ -81,8 +81,8 @@ impl Queue {
     /// `InvalidOwner` (EINVAL); `RightsNotPossible` (EPERM); `Removed`.
     ///
     /// # If the process dies
-    /// If the process dies during the call, the queue has the old or the new rights. Until the next change, the users of both may have access to the
-    /// queue's file.
+    /// If the process dies during the call, the queue has the old or the new rights. Until the next change, users with the old rights and users with
+    /// the new rights may have access to the queue's file.
     pub fn set(&self, change: &Change) -> Result<(), ControlError> {
         match change.is_of_rights() {
             true => self.set_rights(change),
@@ -144,7 +144,8 @@ impl Queue {
                 Ok(())
             })?;
             crash_point!(MSGCTL_APPLIED);
-            // If the step fails, the file's rights stay wider than necessary. A failure is unlikely, because the same step succeeded a moment ago.
+            // If `give` fails, the file's rights stay wider than necessary. A failure is unlikely, because `hand_over` changed the same rights a
+            // moment ago.
             let _ = file_rights::give(file.as_fd(), &[after]);
             // A process that changes the rights after this check begins with the file as it is now.
             if fixed.rights.version() == version {

@@ -47,7 +47,7 @@ impl Queue {
         self.send_later(mtype, message, &|| reading_after(delay), Deadline::Never)
     }
 
-    /// Sends a message as [`send_after`](Self::send_after) does, if there is room at once.
+    /// Sends a message as [`send_after`](Self::send_after) does, if the queue has room now; does not wait for room.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -66,7 +66,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send_after`](Self::send_after).
+    /// The death of the process has the same effect as for [`send_after`](Self::send_after).
     pub fn try_send_after(
         &self,
         mtype: i64,
@@ -96,7 +96,7 @@ impl Queue {
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send_after`](Self::send_after).
+    /// The death of the process has the same effect as for [`send_after`](Self::send_after).
     pub fn send_after_timeout(
         &self,
         mtype: i64,
@@ -129,7 +129,7 @@ impl Queue {
     /// The errors of [`send_after_timeout`](Self::send_after_timeout).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send_after`](Self::send_after).
+    /// The death of the process has the same effect as for [`send_after`](Self::send_after).
     pub fn send_after_deadline(
         &self,
         mtype: i64,
@@ -164,13 +164,13 @@ impl Queue {
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send_after`](Self::send_after).
+    /// The death of the process has the same effect as for [`send_after`](Self::send_after).
     pub fn send_at(&self, mtype: i64, message: &[u8], time: SystemTime) -> Result<(), SendError> {
         let due = reading_at(time);
         self.send_later(mtype, message, &|| due, Deadline::Never)
     }
 
-    /// Sends a message as [`send_at`](Self::send_at) does, if there is room at once.
+    /// Sends a message as [`send_at`](Self::send_at) does, if the queue has room now; does not wait for room.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -187,7 +187,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send_after`](Self::send_after).
+    /// The death of the process has the same effect as for [`send_after`](Self::send_after).
     pub fn try_send_at(
         &self,
         mtype: i64,
@@ -219,7 +219,7 @@ impl Queue {
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send_after`](Self::send_after).
+    /// The death of the process has the same effect as for [`send_after`](Self::send_after).
     pub fn send_at_timeout(
         &self,
         mtype: i64,
@@ -252,7 +252,7 @@ impl Queue {
     /// The errors of [`send_at_timeout`](Self::send_at_timeout).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send_after`](Self::send_after).
+    /// The death of the process has the same effect as for [`send_after`](Self::send_after).
     pub fn send_at_deadline(
         &self,
         mtype: i64,
@@ -264,7 +264,7 @@ impl Queue {
         self.send_later(mtype, message, &|| due, realtime(deadline))
     }
 
-    /// Sends a message that is due at a reading of the monotonic clock. `due` is called when there is room.
+    /// Sends a message that is due when the monotonic clock shows the reading that `due` returns. The engine calls `due` when there is room.
     fn send_later(
         &self,
         mtype: i64,
@@ -324,7 +324,7 @@ fn reading_at(time: SystemTime) -> u64 {
     clock::reading_at(nanoseconds)
 }
 
-/// Returns a reading of the monotonic clock.
+/// Returns the reading that the monotonic clock will have after `delay`.
 fn reading_after(delay: Duration) -> u64 {
     let nanoseconds = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     clock::monotonic().saturating_add(nanoseconds)

@@ -63,7 +63,7 @@ pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenErro
 /// The errors of [`diagnose`].
 ///
 /// # If the process dies
-/// The effect is the same as for [`posix::repair`](crate::posix::repair).
+/// The death of the process has the same effect as for [`posix::repair`](crate::posix::repair).
 pub fn repair(namespace: &Namespace, key: i32) -> Result<Repaired, OpenError> {
     of_key(namespace, key, diagnosis::sysv::mend)
 }

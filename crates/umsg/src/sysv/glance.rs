@@ -13,27 +13,27 @@ use umsg_shm::arena;
 pub struct Glance {
     /// The description of the queue.
     pub entry: Entry,
-    /// Leased messages: received in place, not yet acknowledged. They take room.
+    /// Number of leased messages: received in place, not yet acknowledged. They take room.
     pub leased: u64,
-    /// Delayed messages: sent or returned for a later delivery, and not due. They take room.
+    /// Number of delayed messages: sent or returned for a later delivery, and not due. They take room.
     pub delayed: u64,
     /// The bytes of the leased and the delayed messages together.
     pub leased_bytes: u64,
     /// The number of messages that ever came to the queue. A delayed message is counted from its delivery time on. A repair of a corrupted queue sets
     /// the number to that of the messages in the queue.
     pub sent: u64,
-    /// Messages that have ever left the queue.
+    /// Number of messages that have ever left the queue.
     pub removed: u64,
     /// The time at which the oldest queued message was sent; `None` without a queued message. While messages are received, this may be the time
     /// of a later message.
     pub oldest: Option<SystemTime>,
-    /// Living threads that wait for room.
+    /// Number of living threads that wait for room.
     pub blocked_senders: usize,
-    /// Living threads that wait for a message.
+    /// Number of living threads that wait for a message.
     pub blocked_receivers: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
-    /// Counts of events.
+    /// Counts of events since the queue's creation, such as waits and repairs.
     pub statistics: Statistics,
     /// True if the queue is closed for sending. If all producers have died, the value is false until the next call closes the queue.
     pub send_closed: bool,

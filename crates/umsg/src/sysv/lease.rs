@@ -16,11 +16,12 @@ use umsg_shm::sysv_engine::{LeaseHandle, Refused, Why};
 /// A received message that stays in the queue's memory until it is acknowledged. Until then the message takes room, and no other process receives it.
 ///
 /// # If the process dies
-/// The message goes back to its place in the queue, as after a drop of the lease. A call that finds no message or no room ends the leases of dead
-/// processes. Blocked calls do so ten times a second.
+/// If the process dies, the message goes back to its place in the queue, as after a drop of the lease. A call that finds no message or no room ends
+/// the leases of dead processes. Blocked calls do so ten times a second.
 ///
 /// # If the queue is removed
-/// The bytes stay readable as long as the lease exists. Ending the lease then fails with [`LeaseError::Ended`](super::LeaseError::Ended).
+/// If the queue is removed, the bytes stay readable as long as the lease exists. Ending the lease then fails with
+/// [`LeaseError::Ended`](super::LeaseError::Ended).
 pub type Lease<'q> = crate::lease::Lease<'q, Queue>;
 
 impl Queue {
@@ -46,12 +47,12 @@ impl Queue {
     /// All errors of [`ReceiveError`] except `NoMessage`, `TooSmall` and `TimedOut`.
     ///
     /// # If the process dies
-    /// See [`Lease`].
+    /// The death of the process ends the lease, see [`Lease`].
     pub fn receive_lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
         self.receive_lease_until(want, Until::Forever)
     }
 
-    /// Receives a message as [`receive_lease`](Queue::receive_lease) does, if there is one at once.
+    /// Receives a message as [`receive_lease`](Queue::receive_lease) does, if the queue contains a wanted message now; does not wait for a message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -164,8 +165,8 @@ impl Queue {
     /// The errors of [`receive_lease_until`](Queue::receive_lease_until).
     ///
     /// # If the process dies
-    /// See [`Lease`]. If only the thread ends, the lease stays open until it is dropped; if the lease is leaked, the message stays leased until the
-    /// process ends.
+    /// The death of the process ends the lease, see [`Lease`]. If only the thread ends, the lease continues until it is dropped; if the lease is
+    /// leaked, the message stays leased until the process ends.
     pub fn receive_lease_owned(
         self: &Arc<Self>,
         want: Want,

@@ -9,7 +9,7 @@ use super::status::TO_LOOK;
 use crate::namespace::{FileError, Files, INDICES, Namespace};
 use umsg_shm::sysv_engine::segment::Summary;
 
-/// Returns the queues of a namespace, by index. The list includes queues that the caller may not read, and queues with corrupted
+/// Returns the queues of a namespace, in the order of their indices. The list includes queues that the caller may not read, and queues with corrupted
 /// files; see [`Entry::readable`].
 ///
 /// ```

@@ -34,7 +34,7 @@ pub struct OpenOptions {
     mode: u32,
     namespace: Option<Namespace>,
     policy: Policy,
-    /// The options of the policy that were set: the retry delay, and the close with the last producer.
+    /// True for each of these options that the program has set: the retry delay, and the close with the last producer.
     asked: [bool; 2],
 }
 

@@ -24,7 +24,7 @@ pub struct Peeked {
     pub sent: SystemTime,
     /// For a delayed message, the earliest time of its delivery. `None` for a queued message.
     pub due: Option<SystemTime>,
-    /// The number of leases after which the message came back.
+    /// The number of leases that ended with the return of the message to the queue.
     pub returns: u32,
 }
 

@@ -130,7 +130,7 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 pub(super) struct Caller {
     /// The effective user.
     user: Uid,
-    /// The value of [`CHANGES`].
+    /// The value of [`CHANGES`] when the user was read.
     changes: u32,
 }
 

@@ -53,15 +53,15 @@ impl Queue {
     ///   control lists.
     ///
     /// # If the process dies
-    /// After the death of a poller, other processes continue to notify it for a while. If a notifying process dies, the poller is still
-    /// notified.
+    /// If a poller dies, other processes continue to make system calls for it for a while. If a process dies while it makes the descriptor ready, a
+    /// poller still gets the event.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)
     }
 
-    /// Returns the descriptor as [`pollable`](Self::pollable) does, for an edge-triggered poller (EPOLLET) that must also be woken when the
-    /// readiness stays the same. Every process that uses the queue pays system calls for these edges, until no process has the descriptor
+    /// Returns the descriptor as [`pollable`](Self::pollable) does, for an edge-triggered poller (EPOLLET) that must also be woken when the readiness
+    /// stays the same. Every process that uses the queue pays a system call for each event that `edges` selects, until no process has the descriptor
     /// open.
     ///
     /// ```

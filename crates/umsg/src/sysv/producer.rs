@@ -24,7 +24,7 @@ use umsg_shm::sys::thread;
 #[must_use = "a producer that is dropped may end the stream"]
 pub struct Producer<'q> {
     queue: Holder<'q, Queue>,
-    /// The process that counts as a producer.
+    /// The id of the process that counts as a producer.
     pid: u32,
 }
 
@@ -83,7 +83,7 @@ impl Queue {
         Ok(Producer::of(Holder::Shared(Arc::clone(self))))
     }
 
-    /// Counts this process once more, without a guard.
+    /// Counts this process once more as a producer, until a call of [`end_producing`](Self::end_producing).
     #[doc(hidden)]
     pub fn begin_to_produce(&self) -> Result<(), SendError> {
         self.may_send(Access::Send)?;

@@ -31,7 +31,7 @@ pub struct Queue {
     pub(super) own_file: Option<Arc<OwnFile>>,
 }
 
-/// Shows the queue's key, its identifier and its current contents in numbers.
+/// Shows the queue's key, identifier and capacity, the counts of its messages, and whether it is closed for sending or removed.
 impl Debug for Queue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let now = self.engine.glance();
@@ -142,13 +142,13 @@ impl Queue {
         self.engine.is_removed()
     }
 
-    /// Names the process for which the caller has just sent a message: msg_lspid.
+    /// Sets the last sender (msg_lspid) to `process`, for which the caller has just sent a message.
     #[doc(hidden)]
     pub fn name_sender(&self, process: u32) {
         self.engine.name_sender(process);
     }
 
-    /// Names the process for which the caller has just received a message: msg_lrpid.
+    /// Sets the last receiver (msg_lrpid) to `process`, for which the caller has just received a message.
     #[doc(hidden)]
     pub fn name_receiver(&self, process: u32) {
         self.engine.name_receiver(process);

@@ -175,7 +175,7 @@ pub fn keep(id: i32) -> Result<Used, Errno> {
     find_by(|| ATTACHED.keep(id), || attach_own(id))
 }
 
-/// Looks for a queue, and attaches to it if it is not found.
+/// Returns the queue that `look` finds. If `look` finds no queue, calls `attach`, and then `look` again.
 #[cold]
 fn find_by(
     look: impl Fn() -> Option<InUse<Queue>>,
@@ -272,7 +272,7 @@ impl Used {
         self.0.msgmax()
     }
 
-    /// Sends a message if there is room at once.
+    /// Sends a message if the queue has room now; does not wait for room.
     ///
     /// # Errors
     /// EAGAIN, EACCES, EINVAL if the queue was removed, and others of [`super::SendError`].
@@ -292,7 +292,7 @@ impl Used {
         sent.map_err(|error| self.after_waiting(error.errno()))
     }
 
-    /// Receives the selected message if it is there at once.
+    /// Receives the selected message if the queue contains it now; does not wait for a message.
     ///
     /// # Errors
     /// ENOMSG, E2BIG, EACCES, EINVAL if the queue was removed, and others of [`ReceiveError`].
@@ -339,7 +339,7 @@ impl Used {
         sent.map_err(|error| self.at_once(error.errno()))
     }
 
-    /// Sends as [`send`](Self::send) does, unless the queue is closed for sending.
+    /// Sends as [`send`](Self::send) does. Fails with EPIPE if the queue is closed for sending.
     ///
     /// # Errors
     /// The errno of [`send`](Self::send), and EPIPE.
@@ -366,7 +366,7 @@ impl Used {
         received.map_err(|error| self.at_once(error.errno()))
     }
 
-    /// Receives as [`receive`](Self::receive) does, until the end of a stream.
+    /// Receives as [`receive`](Self::receive) does. Fails with EPIPE at the end of a stream.
     ///
     /// # Errors
     /// The errno of [`receive`](Self::receive), and EPIPE.

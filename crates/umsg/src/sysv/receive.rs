@@ -68,7 +68,7 @@ impl Queue {
         self.receive_by(want, buffer, false, (Deadline::Never, Heeds::End))
     }
 
-    /// Receives the first wanted message, if there is one at once (IPC_NOWAIT).
+    /// Receives the first wanted message if the queue contains one now; does not wait for a message (IPC_NOWAIT).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -108,13 +108,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Blocks while there is no such message, or a process is stopped inside of an operation on the queue: until the time is over.
+    /// Blocks while there is no such message, or while a process is stopped inside an operation on the queue; at most until the time is over.
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `NoMessage`.
     ///
     /// # If the process dies
-    /// The effect is the same as for [`receive`](Self::receive).
+    /// The death of the process has the same effect as for [`receive`](Self::receive).
     pub fn receive_timeout(
         &self,
         want: Want,
@@ -147,7 +147,7 @@ impl Queue {
     /// The errors of [`receive_timeout`](Self::receive_timeout).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`receive`](Self::receive).
+    /// The death of the process has the same effect as for [`receive`](Self::receive).
     pub fn receive_deadline(
         &self,
         want: Want,
@@ -178,7 +178,7 @@ impl Queue {
     /// All errors of [`ReceiveError`] except `TooSmall`, `NoMessage` and `TimedOut`.
     ///
     /// # If the process dies
-    /// The effect is the same as for [`receive`](Self::receive).
+    /// The death of the process has the same effect as for [`receive`](Self::receive).
     pub fn receive_truncated(
         &self,
         want: Want,
@@ -187,7 +187,8 @@ impl Queue {
         self.receive_by(want, buffer, true, (Deadline::Never, Heeds::End))
     }
 
-    /// Receives a message as [`receive_truncated`](Self::receive_truncated) does, if there is one at once.
+    /// Receives a message as [`receive_truncated`](Self::receive_truncated) does, if the queue contains a wanted message now; does not wait for a
+    /// message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -45,7 +45,7 @@ pub(super) struct OwnFile {
     link: KeySymlink,
     limits: Limits,
     changes: Arc<Changes>,
-    /// The count at the last comparison.
+    /// The count of changes at the last comparison.
     count: AtomicU32,
     /// The time of the last comparison, of [`clock::monotonic_coarse`].
     since: AtomicU64,
@@ -103,8 +103,8 @@ impl OwnFile {
         })
     }
 
-    /// Returns whether the conditions of the module's table, except the last one, were checked less than [`BELIEVED`] ago. No change may have been
-    /// counted since the check. The function makes no system call.
+    /// Returns whether two conditions hold: the conditions of the module's table, except the last one, were checked less than [`BELIEVED`] ago, and
+    /// no change was counted since that check. The function makes no system call.
     fn is_believed(&self) -> bool {
         // Relaxed, here and below: at worst, two threads check at the same time. The subtraction wraps around: a child in another time namespace may
         // have an earlier clock.
@@ -150,7 +150,7 @@ impl OwnFile {
         limits.is_some_and(|limits| limits == self.limits)
     }
 
-    /// Counts a change that this process has made.
+    /// Counts a change that this process has made, so that the next comparison does not take it for a change by another process.
     fn note_change(&self, namespace: &Namespace) {
         match self.changes.add_one() {
             // No other process has changed anything since the last comparison.
@@ -173,7 +173,7 @@ impl OwnFile {
     }
 }
 
-/// Queues of one segment, one after the other.
+/// The queues that one segment holds, one after the other.
 impl Queue {
     /// Removes the queue, and keeps the segment. Returns false if the queue has to be removed in full, for example because this process has not
     /// created it.

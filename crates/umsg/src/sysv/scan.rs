@@ -66,7 +66,7 @@ pub(super) struct Scan {
 #[derive(Debug)]
 struct Watched {
     watch: Watch,
-    /// The limits that were compared.
+    /// The namespace's limits at the last comparison.
     limits: Limits,
     sums: Option<Sums>,
 }
@@ -81,7 +81,7 @@ struct Sums {
     totals: Totals,
     /// The number of the last announcement before the queues were read.
     at: u32,
-    /// The places of the queues whose locks can't be marked, which are read each time.
+    /// The positions, in the scan's list, of the queues whose locks can't be marked. These queues are read each time.
     unmarked: [usize; MOST_UNMARKED],
     /// The number of queues whose locks can't be marked, which may exceed the length of the list.
     unmarked_len: usize,
@@ -350,12 +350,12 @@ impl Scan {
         MOST_VIEWS.saturating_sub(mapped.count())
     }
 
-    /// Returns the queues, by index. The list includes queues whose files can't be opened or used.
+    /// Returns the queues, in the order of their indices. The list includes queues whose files can't be opened or used.
     pub(super) fn entries(&mut self, files: &mut Files) -> Result<Vec<Entry>, OpenError> {
         self.read(files, Known::entry, |entry| entry.id)
     }
 
-    /// Returns the counts of the queues, by index.
+    /// Returns the counts of the queues, in the order of their indices.
     pub(super) fn counts(&mut self, files: &mut Files) -> Result<Vec<Counted>, OpenError> {
         self.read(files, Known::counts, |counts| counts.id)
     }
@@ -444,7 +444,7 @@ pub(super) fn entry_behind(
     }
 }
 
-/// Gives the key symlinks of a new scan the headers that an older scan has mapped.
+/// Combines the key symlinks of a new scan with the headers that an older scan has mapped.
 fn merged(links: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
     let mut older = older
         .map_or(Vec::new(), |scan| scan.queues)

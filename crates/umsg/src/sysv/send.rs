@@ -39,7 +39,7 @@ impl Queue {
         self.send_by(mtype, message, Deadline::Never, Access::Send)
     }
 
-    /// Sends a message if there is room at once (IPC_NOWAIT).
+    /// Sends a message if the queue has room now; does not wait for room (IPC_NOWAIT).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -59,7 +59,7 @@ impl Queue {
         self.try_send_by(mtype, message, Access::Send)
     }
 
-    /// Sends a message if there is room at once. With [`Access::Write`], also sends to a closed queue, as msgsnd(2) does.
+    /// Sends a message if the queue has room now. With [`Access::Write`], also sends to a closed queue, as msgsnd(2) does.
     #[inline(always)]
     pub(super) fn try_send_by(
         &self,
@@ -84,13 +84,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Blocks while there is no room, or a process is stopped inside of an operation on the queue: until the time is over.
+    /// Blocks while there is no room, or while a process is stopped inside an operation on the queue; at most until the time is over.
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full`.
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send`](Self::send).
+    /// The death of the process has the same effect as for [`send`](Self::send).
     pub fn send_timeout(
         &self,
         mtype: i64,
@@ -119,7 +119,7 @@ impl Queue {
     /// The errors of [`send_timeout`](Self::send_timeout).
     ///
     /// # If the process dies
-    /// The effect is the same as for [`send`](Self::send).
+    /// The death of the process has the same effect as for [`send`](Self::send).
     pub fn send_deadline(
         &self,
         mtype: i64,
@@ -212,7 +212,7 @@ impl Queue {
         }
         let version = version.map_err(|_| SendError::PermissionDenied)?;
         if version & CLOSED != 0 || !self.engine.policy().close_with_producers {
-            // The queue is closed for sending. It may be open again by now.
+            // The queue was closed for sending at the check, even if it is open again by now.
             return Err(SendError::Closed);
         }
         self.engine

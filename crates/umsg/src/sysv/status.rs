@@ -29,13 +29,14 @@ pub struct Status {
     pub creator: u32,
     /// The time of the creation.
     pub created: SystemTime,
-    /// Leased messages: received in place, not yet acknowledged. They take room.
+    /// Number of leased messages: received in place, not yet acknowledged. They take room.
     pub leased: u64,
     /// The bytes of the leased and the delayed messages together.
     pub leased_bytes: u64,
-    /// Delayed messages: sent or returned for a later delivery, and not due. They take room in the queue.
+    /// Number of delayed messages: sent or returned for a later delivery, and not due. They take room in the queue.
     pub delayed: u64,
-    /// True if the queue is closed for sending, or all its producers have died, so that the next send or receive closes it.
+    /// True if the queue is closed for sending. Also true if all its producers have died, although only the next send or receive then closes the
+    /// queue.
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
@@ -44,13 +45,13 @@ pub struct Status {
     pub retry_delay: Option<(Duration, Duration)>,
     /// Number of living processes that count as producers.
     pub producers: usize,
-    /// Living threads that wait for room.
+    /// Number of living threads that wait for room.
     pub blocked_senders: usize,
-    /// Living threads that wait for a message.
+    /// Number of living threads that wait for a message.
     pub blocked_receivers: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
-    /// Counts of events.
+    /// Counts of events since the queue's creation, such as waits and repairs.
     pub statistics: Statistics,
     /// True if corruption was found in the queue's memory.
     pub damaged: bool,
@@ -59,7 +60,7 @@ pub struct Status {
 statistics! {
     events {}
     repairs {
-        /// Repairs after a process's death.
+        /// Number of repairs after a process's death.
         repairs,
     }
 }
@@ -116,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// Returns the description of the queue, as msgctl(2) gives it (IPC_STAT). It is a part of [`status`](Self::status).
+    /// Returns the description of the queue, as msgctl(2) gives it (IPC_STAT): a part of the [`status`](Self::status).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -139,7 +140,7 @@ impl Queue {
     }
 }
 
-/// Returns the counts of events.
+/// Returns the queue's [`Statistics`].
 pub(super) fn statistics(fixed: &Fixed) -> Statistics {
     Statistics::of(&fixed.counters, fixed.control.repairs())
 }

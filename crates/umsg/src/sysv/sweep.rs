@@ -187,7 +187,7 @@ fn is_left(files: &mut Files, index: u32) -> bool {
     left(files, index).is_some()
 }
 
-/// Returns the summary of a stale file.
+/// Returns the file at an index with its summary, if the file is stale.
 fn left(files: &mut Files, index: u32) -> Option<(OwnedFd, Summary)> {
     let file = files.open(index).ok()?;
     let said = said(&file).ok()??;
@@ -228,7 +228,7 @@ fn is_anybodys(files: &mut Files, index: u32) -> bool {
 
 /// Removes the key symlink of a queue.
 fn take_key_symlink(files: &Files, id: i32, key: i32) {
-    // The owner is read first: a key symlink of another owner stays.
+    // The owner is read before the second look-up of the name. So a key symlink that another owner makes meanwhile stays.
     if let Ok(Some(name)) = key_symlink_of(files, key, id)
         && let Ok(Some(owner)) = files.key_symlink_owner(&name)
         && let Ok(Some(_)) = key_symlink_of(files, key, id)

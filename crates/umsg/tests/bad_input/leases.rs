@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The offset of the lease records in a queue of 10 messages: section 1 of docs/format.md.
+/// The offset of the lease records in a queue for 10 messages: section 1 of docs/format.md.
 const HOLDING: u64 = 1024;
 const HOLDS: u64 = 589_824;
 const HOLD: u64 = 48;

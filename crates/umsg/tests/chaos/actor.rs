@@ -12,8 +12,8 @@ use umsg::posix::{
 pub type Actor<'a> = Part<'a, Queue>;
 
 impl<'a> Part<'a, Queue> {
-    /// `size` is the queue's message size. It is not read from the queue, because a query repairs the remains of a dead receiver, which a
-    /// test may need.
+    /// `size` is the queue's message size. It is not read from the queue, because a query would repair the remains of a dead receiver, and a test may
+    /// need these remains.
     pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Self {
         Part::of(queue, journal, role, size)
     }
@@ -178,7 +178,7 @@ impl<'a> Part<'a, Queue> {
         result
     }
 
-    /// Receives up to `most` messages that the queue has at the time; returns their numbers.
+    /// Receives the messages that the queue contains at the time of the call, up to `most`; returns their numbers.
     pub fn receive_batch(&mut self, how: How, most: usize) -> Result<Vec<usize>, ReceiveError> {
         self.me().receiving.fetch_add(most as u32, SeqCst);
         self.begin(how);

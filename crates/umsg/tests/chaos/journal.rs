@@ -91,7 +91,7 @@ pub struct Journal {
     pub roles: [Role; ROLES],
     /// The records of senders and of receivers.
     pub kinds: [Kind; 2],
-    /// The place at which the search for the next buffer without an owner begins.
+    /// Counts the searches for a buffer without an owner: each search begins at the next buffer.
     pub next_hand: AtomicU32,
     pub hands: [Hand; HANDS],
     pub messages: [Message; MESSAGES],
@@ -246,7 +246,7 @@ impl Journal {
         }
     }
 
-    /// Returns the number of messages that senders have taken from the journal so far.
+    /// Returns the number of messages for which senders have taken room in the journal so far.
     pub fn used(&self) -> usize {
         (self.next.load(SeqCst) as usize).min(MESSAGES)
     }

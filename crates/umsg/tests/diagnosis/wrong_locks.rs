@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// id.
 const NOBODY: [u32; 4] = [0x3fff_ffff, 0xbfff_ffff, 0xffff_ffff, 0x0040_0000];
 
-/// Returns the report of a queue's wrong lock.
+/// Fails unless the diagnosis reports one problem: a wrong lock, with `says` in its description, and without the advice to kill a process.
 #[track_caller]
 fn assert_one_is_stuck(diagnosis: &Diagnosis, says: &str) {
     let problems = &diagnosis.problems;
@@ -95,7 +95,7 @@ fn a_lock_is_taken_from_a_process_that_does_not_use_the_queue() {
     stranger.wait().unwrap();
 }
 
-/// Returns the thread that is not the first one of a process.
+/// Returns the id of a thread of the process other than its first thread.
 fn other_thread(pid: u32) -> Option<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let names = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());

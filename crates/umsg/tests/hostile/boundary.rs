@@ -196,7 +196,7 @@ fn all_are_asked_for() -> bool {
 /// A function that returns whether a stage is complete.
 type IsSet = fn(&Place) -> bool;
 
-/// Prepares a new queue before the cases, in a separate process that is killed in the middle.
+/// A function that prepares a new queue before the cases, in a separate process. This process is killed once the preparation is complete.
 type Stage = fn(&Place);
 
 /// A run over the cases of one kind of queue. Each process tries its part of the cases in a place of its own.

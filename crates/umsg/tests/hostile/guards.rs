@@ -105,7 +105,7 @@ const SMALLEST: usize = 64 << 10;
 const HOLES: usize = 1024;
 
 /// Reserves the free addresses above an address, the largest holes first, so that the next mapping is below the address. A mapping that just fits
-/// into a hole would have neighbors, and no room for guards.
+/// into a hole would have neighbours, and no room for guards.
 fn fill_holes(lowest: usize) -> Vec<Reserved> {
     let sizes = std::iter::successors(Some(LARGEST), |size| Some(size / 2));
     let sizes = sizes.take_while(|&size| size >= SMALLEST);

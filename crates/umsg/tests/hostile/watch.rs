@@ -44,7 +44,7 @@ pub struct Record {
     calls: AtomicU64,
     /// The number of calls by error number; number 0 counts successes.
     outcomes: [AtomicU64; ERRORS],
-    /// The attacker's actions.
+    /// The counts of the attacker's actions.
     pub words: AtomicU64,
     pub pages: AtomicU64,
     pub cuts: AtomicU64,

@@ -16,7 +16,7 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
         let before = lowest();
         let queue = create(&place);
         assert_eq!(lowest(), before);
-        // SAFETY: no code of this child uses these descriptors, which the test checks.
+        // SAFETY: no code of this child uses these descriptors, and the test checks this.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         assert!(place.namespace.sweep().unwrap().is_empty());
         assert_eq!(look(&place).unwrap().identity(), queue.identity());

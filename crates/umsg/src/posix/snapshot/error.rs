@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The messages of the queue can't be read; the errno of the inner error.
+    /// The messages of the queue can't be read. The errno is that of the inner error.
     #[error(transparent)]
     Queue(#[from] ReceiveError),
     /// ENOMEM: there is no memory for the messages.
@@ -16,10 +16,10 @@ pub enum SnapshotError {
         "no memory left for the snapshot's messages: free memory, or raise the limit of the memory cgroup"
     )]
     NoMemory,
-    /// The snapshot could not be written; the writer's errno, or EIO if the writer gives none.
+    /// The snapshot could not be written. The errno is that of the writer, or EIO if the writer gives none.
     #[error("the snapshot can't be written: {0}")]
     Write(io::Error),
-    /// The snapshot could not be read; the reader's errno, or EIO if the reader gives none.
+    /// The snapshot could not be read. The errno is that of the reader, or EIO if the reader gives none.
     #[error("the snapshot can't be read: {0}")]
     Read(io::Error),
     /// EINVAL: the input does not begin with the header of a snapshot.
@@ -52,7 +52,7 @@ pub enum SnapshotError {
         part: SnapshotPart,
         /// Offset of the part in the file, in bytes.
         at: u64,
-        /// The fault.
+        /// The fault that was found in the part.
         what: &'static str,
     },
 }
@@ -105,7 +105,7 @@ impl fmt::Display for SnapshotPart {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The queue was not created; the errno of the inner error.
+    /// The queue was not created. The errno is that of the inner error.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// EMSGSIZE: nothing was sent, because a message is longer than the queue's message size, both in bytes.
@@ -130,7 +130,7 @@ pub enum RestoreError {
         /// Number of messages that the queue has room for.
         room: usize,
     },
-    /// The errno of the inner error: the queue refused a message. Nothing was sent, and no queue was created.
+    /// The queue refused a message. Nothing was sent, and no queue was created. The errno is that of the inner error.
     #[error(transparent)]
     Send(#[from] SendError),
 }

@@ -11,7 +11,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 pub(super) const END: [u8; 8] = *b"umsg-end";
 /// The major version. A reader refuses another major version, and skips the additions of a later minor version.
 pub(super) const MAJOR: u16 = 1;
-/// The major version of a queue with states that a reader of version 1 would ignore. Version 2 is for System V queues.
+/// The major version for a queue with states that a reader of version 1 would ignore. Version 2 is for System V queues.
 pub(super) const MAJOR_WITH_STATES: u16 = 3;
 /// The highest minor version of a snapshot without histories. A writer uses minor version 0 if no field needs a higher one.
 pub(super) const MINOR: u16 = 1;
@@ -24,7 +24,7 @@ const TRACE_MESSAGES: u32 = 8;
 /// Bits of the flags of version 3.
 const CLOSE_WITH_LAST_PRODUCER: u32 = 2;
 const SEND_CLOSED: u32 = 4;
-/// Magic, version, length of the header.
+/// The length of the fields with which every file begins: magic number, version, length of the header.
 pub(crate) const START: usize = 16;
 /// The length of a header without names.
 pub(super) const LEAST_HEADER: usize = 80;
@@ -42,7 +42,7 @@ pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
 const HISTORY: usize = 64 + LONGEST_SOURCE;
 /// Length of a CRC-32. The sum covers all earlier bytes of the file, except other checksums.
 pub(crate) const CHECKSUM: usize = 4;
-/// Length of a slash and a name.
+/// Length of the longest name with its slash.
 pub(super) const LONGEST_NAME: usize = 256;
 
 /// The contents of a header.
@@ -53,7 +53,7 @@ pub(super) struct Header {
     pub(super) max_messages: u32,
     pub(super) message_size: u32,
     pub(super) mode: u32,
-    /// Bytes before the data of each message.
+    /// Length of the head of each message's record, in bytes.
     pub(super) record_head: u32,
     pub(super) messages: u64,
     pub(super) bytes: u64,
@@ -246,7 +246,7 @@ impl Header {
     }
 }
 
-/// The bytes before a message's data.
+/// The fields of a message's record, which lie before the message's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) len: u32,

@@ -118,7 +118,7 @@ pub struct SavedMessage<'a> {
     pub pid: u32,
     /// Time of the send, accurate to a few milliseconds.
     pub sent: SystemTime,
-    /// Number of leases after which the message came back.
+    /// Number of leases that ended with the return of the message to the queue.
     pub returns: u32,
     /// The time from the snapshot until the delivery time of the message; `None` for a queued message.
     pub delay: Option<Duration>,
@@ -170,7 +170,7 @@ impl Queue {
     /// [`SnapshotError::Queue`], with the errors of [`messages`](Self::messages); [`SnapshotError::Write`].
     ///
     /// # If the process dies
-    /// The queue loses nothing. A later read refuses the incomplete file.
+    /// If the process dies during the call, the queue loses nothing. A later read refuses the incomplete file.
     pub fn snapshot(&self, to: impl Write) -> Result<SnapshotInfo, SnapshotError> {
         let snapshot = Snapshot::of(self)?;
         snapshot.write(to)?;
@@ -191,7 +191,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// The same as for [`Queue::messages`].
+    /// Blocks as [`Queue::messages`] does.
     ///
     /// # Errors
     /// The errors of [`Queue::messages`].
@@ -200,7 +200,8 @@ impl Snapshot {
         let send_closed = queue.engine.is_send_closed();
         let mut look = queue.look_at_all()?;
         for seen in &mut look.messages {
-            // A message that was sent for a later time keeps its time to live, which began at the delivery time.
+            // As a message's time of sending, the snapshot has the time from which its time to live counts. For a message that was sent for a later
+            // delivery, that is the delivery time.
             seen.sent_at = clock::shown_nanoseconds(seen.lives_since);
         }
         for seen in &mut look.histories {

@@ -34,7 +34,7 @@ impl Snapshot {
     /// with ENOSPC or ENOMEM. After an error there is no queue.
     ///
     /// # If the process dies
-    /// The queue does not exist, or is complete: the queue gets its name after all messages are in it.
+    /// If the process dies during the call, the queue does not exist, or is complete: the queue gets its name after all messages are in it.
     pub fn restore(
         &self,
         name: impl AsRef<OsStr>,
@@ -72,14 +72,14 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// Never, like [`Queue::try_send_batch`].
+    /// Never blocks for room, like [`Queue::try_send_batch`].
     ///
     /// # Errors
     /// [`RestoreError::TooLong`], `NoRoom`, `Send`. After an error nothing was sent. One exception: another process closes the queue during
     /// the call, after the messages without a delay were sent.
     ///
     /// # If the process dies
-    /// All messages without a delay were sent, or none. Of the delayed messages, some may be missing.
+    /// If the process dies during the call, all messages without a delay were sent, or none. Of the delayed messages, some may be missing.
     pub fn send_all(&self, queue: &Queue) -> Result<(), RestoreError> {
         self.check_that_all_fit(queue)?;
         let (mut batch, mut delayed) = (Vec::new(), Vec::new());

@@ -33,7 +33,7 @@ pub enum ControlError {
         "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set the namespace's limit enforced_modes to false"
     )]
     ModeNotEnforced {
-        /// The mode.
+        /// The refused mode.
         mode: u32,
     },
     /// EPERM: the new owner or group can't get access to the queue's file. Either the file system has no access control lists, or the caller no
@@ -54,7 +54,7 @@ pub enum ControlError {
     /// The queue with an identifier was not found or not opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// An error of all kinds of queues.
+    /// An error that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

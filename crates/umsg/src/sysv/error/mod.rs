@@ -36,9 +36,9 @@ pub enum SendError {
         "a batch of {messages} messages and {bytes} bytes is too large: split the batch, or raise the queue's limit qbytes"
     )]
     BatchTooLarge {
-        /// Messages in the batch.
+        /// Number of messages in the batch.
         messages: usize,
-        /// Bytes in the batch.
+        /// Number of bytes in the batch.
         bytes: u64,
     },
     /// EINVAL: the type is below 1.
@@ -61,7 +61,7 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// The errors of all kinds of queues, with ENOMEM in place of ENOSPC.
+    /// The errors that all kinds of queues share, with ENOMEM in place of ENOSPC.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
@@ -108,7 +108,7 @@ pub enum ReceiveError {
     /// ETIMEDOUT: the deadline passed before a message came.
     #[error("timed out waiting for a message: send a message first, or wait longer")]
     TimedOut,
-    /// E2BIG: the message is longer than the buffer. It stays in the queue, or went to the next receiver.
+    /// E2BIG: the message is longer than the buffer. The message stays in the queue, or went to the next receiver.
     #[error("the message of {len} bytes does not fit into the buffer: use a longer buffer")]
     TooSmall {
         /// Length of the message, in bytes.
@@ -128,7 +128,7 @@ pub enum ReceiveError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// The errors of all kinds of queues, with ENOMEM in place of ENOSPC.
+    /// The errors that all kinds of queues share, with ENOMEM in place of ENOSPC.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

@@ -21,7 +21,7 @@ pub enum OpenError {
         "the queue exists, and its {what} is {found}, not {wanted}: leave {what} out, or remove the queue first"
     )]
     Differs {
-        /// The option of [`OpenOptions`](crate::sysv::OpenOptions).
+        /// The option of [`OpenOptions`](crate::sysv::OpenOptions) from which the queue differs.
         what: &'static str,
         /// The value that the option asks for.
         wanted: String,
@@ -51,7 +51,7 @@ pub enum OpenError {
         "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set the namespace's limit enforced_modes to false"
     )]
     ModeNotEnforced {
-        /// The mode.
+        /// The refused mode.
         mode: u32,
     },
     /// ENOSPC: the namespace has as many queues as its limits allow.
@@ -63,7 +63,7 @@ pub enum OpenError {
     /// The file of the queue can't be used, or a system call failed.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// An error of all kinds of queues.
+    /// An error that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

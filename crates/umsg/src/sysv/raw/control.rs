@@ -191,7 +191,8 @@ impl MsgInfo {
     }
 }
 
-/// Returns the `msg_qbytes` that IPC_SET sets for a value of the structure. The kernel truncates it to an int. Source: `msgctl_down` in ipc/msg.c.
+/// Returns the `msg_qbytes` that IPC_SET sets for a value of the structure. The kernel truncates the value to an int. Source: `msgctl_down` in
+/// ipc/msg.c.
 pub fn qbytes(said: u64) -> u64 {
     i64::from(said as i32).cast_unsigned()
 }

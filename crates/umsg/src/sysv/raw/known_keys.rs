@@ -1,8 +1,8 @@
 //! The keys that msgget has found recently. With them, a program that calls msgget before each message finds its queue without a system call.
 //!
-//! An answer is used again for [`TRUST`] under two conditions. The process is attached to the queue, and the queue's header still has the key and no
-//! mark of a removal. So a removal takes effect at once. After [`TRUST`], the directory decides again. So a process that overwrites the header can
-//! mislead others only for that time.
+//! An answer of the directory, the identifier of a key's queue, is used again for [`TRUST`] under two conditions. The process is attached to the
+//! queue, and the queue's header still has the key and no mark of a removal. So a removal takes effect at once. After [`TRUST`], the directory
+//! decides again. So a process that overwrites the header can mislead others only for that time.
 
 use super::super::permission::Access;
 use super::super::queue::Queue;

@@ -129,7 +129,7 @@ pub(super) fn decode(major: u16, bytes: &[u8]) -> Result<(SnapshotInfo, usize), 
     Ok((info, record_head))
 }
 
-/// The bytes before a message's data.
+/// The fields of a message's record, which lie before the message's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) len: u32,

@@ -74,7 +74,7 @@ pub struct SavedMessage<'a> {
     pub pid: u32,
     /// Time of the send, accurate to a few milliseconds.
     pub sent: SystemTime,
-    /// Number of leases after which the message came back.
+    /// Number of leases that ended with the return of the message to the queue.
     pub returns: u32,
 }
 
@@ -267,7 +267,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// Does not wait for room, as [`Queue::try_send_batch`].
+    /// Never blocks for room, like [`Queue::try_send_batch`].
     ///
     /// # Errors
     /// The errors of [`Queue::try_send_batch`]. After an error nothing was sent.

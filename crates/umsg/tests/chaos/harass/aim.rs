@@ -82,7 +82,7 @@ fn is_met(kind: &Kind, number: usize) -> bool {
     kind.passed[number / 64].load(SeqCst) & 1 << (number % 64) != 0
 }
 
-/// Makes this process die at the point, if the feature is compiled in.
+/// Makes this process die at the point of `mark`, if the crash points are compiled in.
 pub(super) fn arm(mark: Option<Mark>) {
     #[cfg(feature = "crash-points")]
     {

@@ -111,7 +111,7 @@ extern "C" fn storm(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
     if unsafe { umsg::signals::defer(signal, info, context.cast()) } {
         return;
     }
-    // SAFETY: stored before the handler was installed, and never freed.
+    // SAFETY: the pointer to the scene was stored before the handler was installed, and the scene is never freed.
     let scene = unsafe { &*SCENE.load(SeqCst) };
     // SAFETY: `live` has paired the scene with its function.
     super::vigil::handle(|| unsafe { (scene.perform)(scene) });

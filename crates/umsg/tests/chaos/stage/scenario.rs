@@ -45,7 +45,7 @@ macro_rules! crash_points {
 
 /// A scenario is written as calls: `Scenario::new(name, victim).prefill(..).dies_at(..)`.
 impl<K: Kind> Scenario<K> {
-    /// Creates a victim that uses an empty queue of the usual shape, with an idle bystander.
+    /// Creates a scenario whose victim uses an empty queue of the usual shape, with an idle bystander.
     pub const fn new(name: &'static str, victim: fn(&mut K::Worker<'_>)) -> Self {
         Scenario {
             name,
