@@ -5,10 +5,10 @@ use umsg::diagnosis::{
     Blocked, Diagnosis, Hold, HoldKind, Life, Lock, Owner, Problem, ProblemKind, Process,
     RefusedCall, Registration, Repair, Repairs, Side, Wait,
 };
-use umsg::posix::NotifyKind;
 use umsg::sysv::Want;
 
 use super::super::time::utc;
+use super::queue::means;
 use crate::commands::doctor::Inspected;
 
 #[derive(Serialize)]
@@ -341,11 +341,7 @@ impl HoldEntry {
 
 impl RegistrationEntry {
     fn new(registration: &Registration) -> RegistrationEntry {
-        let (by, signal) = match registration.kind {
-            NotifyKind::Signal(signal) => ("signal", Some(signal)),
-            NotifyKind::Call => ("call", None),
-            _ => ("none", None),
-        };
+        let (by, signal) = means(registration.kind);
         RegistrationEntry {
             process: ProcessEntry::new(&registration.who),
             by,

@@ -181,13 +181,18 @@ impl Queue {
     }
 }
 
+/// Returns how a process is notified, and the signal that notifies the process.
+pub(super) fn means(kind: NotifyKind) -> (&'static str, Option<u32>) {
+    match kind {
+        NotifyKind::Signal(signal) => ("signal", Some(signal)),
+        NotifyKind::Call => ("call", None),
+        _ => ("nothing", None),
+    }
+}
+
 impl Registered {
     fn new(registered: umsg::posix::Registered) -> Registered {
-        let (by, signal) = match registered.kind {
-            NotifyKind::Signal(signal) => ("signal", Some(signal)),
-            NotifyKind::Call => ("call", None),
-            _ => ("nothing", None),
-        };
+        let (by, signal) = means(registered.kind);
         Registered {
             pid: registered.pid,
             by,
