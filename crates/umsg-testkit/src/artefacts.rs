@@ -53,7 +53,8 @@ fn build_drop_in() -> PathBuf {
     directory.join("libumsg_preload.so")
 }
 
-/// Returns the prefix below which the C library is installed: the value of `UMSG_C_PREFIX`, or a directory of the tests.
+/// Returns the prefix below which the C library is installed: the value of `UMSG_C_PREFIX`. Without this variable, first installs the library in a
+/// directory of the tests.
 pub fn c_prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| match std::env::var_os("UMSG_C_PREFIX") {

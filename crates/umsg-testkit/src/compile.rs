@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that is set on a machine without a compiler: the programs were compiled beforehand.
+/// The environment variable that is set on a machine without a compiler. It says that the programs were compiled beforehand.
 pub const COMPILED: &str = "UMSG_TEST_COMPILED";
 
 /// A call of the C compiler, or of the C++ compiler for sources that end with `.cpp`.

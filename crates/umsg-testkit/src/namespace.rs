@@ -30,7 +30,7 @@ impl TestNamespace {
         TestNamespace(builder.tempdir_in("/dev/shm").unwrap())
     }
 
-    /// Returns the directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

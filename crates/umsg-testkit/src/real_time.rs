@@ -9,7 +9,7 @@ pub fn become_urgent(priority: i32) -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }
 
-/// Returns whether threads may have a real-time policy on this machine. If they may not, prints a line.
+/// Returns whether threads may have a real-time policy on this machine. If they may not, prints that the test is left out.
 pub fn is_permitted() -> bool {
     let may = std::thread::spawn(|| become_urgent(1)).join().unwrap();
     if !may {

@@ -65,7 +65,7 @@ pub fn succeed_within(command: &mut Command, patience: Duration) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns all that a program wrote.
+/// Returns the standard output of a program, followed by its standard error.
 pub fn text(output: &Output) -> String {
     let all = [&output.stdout[..], &output.stderr].concat();
     String::from_utf8_lossy(&all).into_owned()

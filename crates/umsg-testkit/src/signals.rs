@@ -5,7 +5,7 @@ use std::process::Command;
 use std::ptr;
 use std::time::Duration;
 
-/// Blocks a signal in the calling thread, and in the threads and processes that it starts. Returns the set of this signal.
+/// Blocks a signal in the calling thread, and in the threads and processes that it starts. Returns a signal set that contains only this signal.
 pub fn block(signal: i32) -> libc::sigset_t {
     // SAFETY: all zeros are a valid set, and the calls get pointers to it.
     unsafe {

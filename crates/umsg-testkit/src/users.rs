@@ -1,6 +1,6 @@
 //! Other users, which a test that runs as root can act as.
 
-/// A user that owns nothing.
+/// The user id of a user that owns no files.
 pub const NOBODY: u32 = 65534;
 
 /// Returns whether the test runs as root. If not, prints that the test is skipped.
@@ -23,7 +23,7 @@ macro_rules! needs_root {
     };
 }
 
-/// Makes this process a process of another user, without supplementary groups. The process has one thread. Needs root.
+/// Makes this process a process of another user, without supplementary groups. The process must have only one thread, and must run as root.
 pub fn become_user(user: u32) {
     // SAFETY: the calls change the ids of this process.
     let is_done = unsafe {

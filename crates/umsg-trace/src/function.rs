@@ -12,7 +12,7 @@ macro_rules! functions {
         }
 
         impl Function {
-            /// All functions, by their numbers.
+            /// All functions, in the order of their numbers.
             pub const ALL: &[Function] = &[$(Function::$variant,)*];
 
             /// Returns the name of the function in libc.

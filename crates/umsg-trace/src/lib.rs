@@ -6,7 +6,7 @@
 //! | a record | [`record`] |
 //! | the functions, and the meaning of their arguments in a record | [`function`] |
 //!
-//! The command trusts no record: arbitrary bytes cause no panic, and bytes that are not a record are skipped.
+//! `umsg trace` trusts no record: arbitrary bytes cause no panic, and bytes that are not a record are skipped.
 
 pub mod function;
 pub mod record;

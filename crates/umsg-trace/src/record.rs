@@ -9,7 +9,7 @@ pub const DATA: usize = 32;
 /// The longest record, in bytes.
 pub const LONGEST: usize = size_of::<Numbers>() + NAME + DATA;
 
-/// The depth in a record if the queue's number of messages is unknown.
+/// The value of [`Numbers::depth`] if the queue's number of messages is unknown.
 pub const UNKNOWN: u32 = u32::MAX;
 
 /// The fixed part of a record, in the byte order of the machine.
@@ -35,9 +35,10 @@ pub struct Numbers {
     pub began: u64,
     /// The time that the call took, in nanoseconds.
     pub took: u64,
-    /// The result of the function.
+    /// The return value of the function.
     pub result: i64,
-    /// The numbers of the call. The table above gives their meaning for each function.
+    /// The arguments of the call as numbers, and values that the call returned through pointers. The table above gives their meaning for each
+    /// function.
     pub arguments: [i64; 5],
     /// The process id, in the PID namespace of the process.
     pub pid: u32,
@@ -45,7 +46,7 @@ pub struct Numbers {
     pub tid: u32,
     /// The errno of a call that failed, otherwise 0.
     pub errno: i32,
-    /// The messages in the queue after the call, or [`UNKNOWN`].
+    /// The number of messages in the queue after the call, or [`UNKNOWN`].
     pub depth: u32,
     /// The number of times that the thread slept in the call: it gave up its processor to wait.
     pub slept: u32,
@@ -60,7 +61,7 @@ pub struct Numbers {
 /// A record as it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// The numbers.
+    /// The fixed part of the record.
     pub numbers: Numbers,
     /// The name of the queue, with its slash; empty if the name is unknown.
     pub name: &'a [u8],

@@ -72,7 +72,8 @@ impl Request {
     /// Refuses a request, unless a newer request has replaced it.
     pub fn refuse(&self, turn: u32, errno: i32) {
         self.refused.store(errno.cast_unsigned(), Ordering::Relaxed);
-        // Release: the command sees the errno once it sees that the turn is over. A failed exchange needs no ordering: a new request follows.
+        // Release: the command sees the errno once it sees that the turn is over. A failed exchange needs no ordering, because a newer request has
+        // replaced this one.
         let _ = self
             .turn
             .compare_exchange(turn, 0, Ordering::Release, Ordering::Relaxed);

@@ -91,7 +91,7 @@ struct DropIn {
     sysv_queue: c_int,
 }
 
-/// A message of msgsnd(2).
+/// A message in the structure of msgsnd(2).
 #[repr(C)]
 struct Message {
     mtype: c_long,

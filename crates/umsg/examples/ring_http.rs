@@ -85,7 +85,7 @@ fn serve(mut stream: TcpStream, worker: usize) -> std::io::Result<()> {
     let mut line = String::new();
     let mut request = BufReader::new(&stream);
     request.read_line(&mut line)?;
-    // If bytes stay unread, the close resets the connection.
+    // The header lines are read, too: closing the connection with unread bytes would reset it.
     let mut header = String::new();
     while request.read_line(&mut header)? > 2 {
         header.clear();

@@ -5,7 +5,7 @@ use std::io;
 
 macro_rules! into_io_error {
     ($($error:ty),+ $(,)?) => {$(
-        /// Wraps the error. The errno of the error determines the kind.
+        /// Wraps the error in an [`io::Error`], whose kind follows from the errno of the error.
         impl From<$error> for io::Error {
             fn from(error: $error) -> io::Error {
                 let kind = io::Error::from_raw_os_error(error.errno()).kind();

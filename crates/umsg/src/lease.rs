@@ -34,7 +34,7 @@ pub trait Leasable {
     fn expire(&self, handle: &LeaseHandle<Self::Key>);
     /// Marks the segment as corrupted.
     fn note_damage(&self);
-    /// Converts the stored time of a send.
+    /// Converts the stored time of a send to a [`SystemTime`].
     fn sent(sent_at: u64) -> SystemTime;
 }
 
@@ -327,7 +327,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         self.end(|| self.queue.give_back(&self.handle))
     }
 
-    /// Ends the lease. The lease stays open only if the caller could not get the queue's lock.
+    /// Ends the lease, except if the caller could not get the queue's lock.
     pub(crate) fn end(
         &self,
         end: impl FnOnce() -> Result<bool, Refused<Q::Own>>,

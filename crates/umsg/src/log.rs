@@ -45,7 +45,7 @@ use umsg_shm::report::{self, Receiver, Report};
 
 pub use umsg_shm::report::What;
 
-/// An event.
+/// An event of one of this process's queues.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -184,7 +184,7 @@ pub fn mute_thread(is_muted: bool) {
     report::mute_thread(is_muted);
 }
 
-/// Sets how long a call waits before its wait is an event; by default, one second.
+/// Sets the time after which the wait of a call becomes an event; by default, one second.
 ///
 /// ```
 /// umsg::log::set_slow_wait(std::time::Duration::from_millis(100));

@@ -25,8 +25,8 @@ impl Engine {
 
     /// Sends a message. Waits for room until the call's deadline.
     ///
-    /// To prepare a wait costs a quarter of a send. So the call first tries to send without this preparation. A sender that finds no room takes the
-    /// lock a second time before it sleeps.
+    /// Preparing a wait takes a quarter of the time of a send. So the call first tries to send without this preparation. A sender that finds no room
+    /// takes the lock a second time before it sleeps.
     pub fn send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
         self.attempt_or_wait_for_room(
             call,
@@ -35,7 +35,7 @@ impl Engine {
         )
     }
 
-    /// Fills a slot and sends its message, to a waiting receiver or into the order.
+    /// Fills a slot and sends its message: hands the message off to a waiting receiver, or puts it into the order of queued messages.
     #[inline(always)]
     fn send_locked(
         &self,
@@ -125,7 +125,7 @@ impl Engine {
         Ok(sequence)
     }
 
-    /// Hands a sent message off to the first waiting receiver that wants it, or puts it into the order.
+    /// Hands a sent message off to the first waiting receiver that wants it, or puts it into the order of queued messages.
     #[inline(always)]
     pub(super) fn route(
         &self,

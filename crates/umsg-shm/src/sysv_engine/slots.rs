@@ -16,7 +16,7 @@ pub(super) fn each_free(
 ) -> Result<(), Fault> {
     let control = &segment.fixed().control;
     let mut free = control.first_free();
-    // A longer list is corrupted: it contains a cycle.
+    // A free list with more slots is corrupted: it contains a cycle.
     let mut bound = control.used() as usize;
     while let Some(slot) = free {
         bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
@@ -62,7 +62,7 @@ impl Engine {
             control.set_usable(receiving, usable);
         }
         let cell = self.segment().cell(slot)?;
-        // The cell must have no queued message: a repair after a death would find it.
+        // The cell must not look like that of a queued message: a repair after a death would queue it.
         cell.end();
         control.use_slot(receiving, slot);
         Ok((slot, cell))

@@ -105,7 +105,7 @@ impl<'a> Waiter<'a> {
     }
 }
 
-/// A function that makes an attempt under the lock. If the attempt fails, the function takes a waiter record.
+/// A function that attempts the operation of a call under the lock. If the attempt fails, the function takes a waiter record.
 type Enlist<'e, 'a, T> =
     dyn FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused> + 'e;
 
@@ -127,7 +127,8 @@ impl Engine {
     }
 
     /// Returns whether the waiter's permission was checked under the current rights. If not, the waiter has to check again. There are two kinds of
-    /// such waiters: senders for which a change of the rights found no room, and all waiters if the process that changed the rights died.
+    /// such waiters. A change of the rights does not wake a sender without room for its message. A process that dies while it changes the rights does
+    /// not wake the remaining waiters.
     pub(super) fn is_judged(&self, waiter: Waiter<'_>) -> bool {
         waiter.record.rights() == self.fixed().rights.version()
     }
@@ -153,7 +154,8 @@ impl Engine {
         self.wait_for(call, List::Senders, &mut enlist, &mut |_| Ok(Some(())))
     }
 
-    /// Takes a waiter record for the caller and puts it into its list. Returns None if all waiter records are in use.
+    /// Takes a waiter record for the caller and puts the record into the list of receivers or of senders. Returns None if all waiter records are in
+    /// use.
     pub(super) fn claim_record(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -339,7 +341,7 @@ impl Engine {
         )
     }
 
-    /// Takes the outcome of a wait, or gives up the wait. Returns None if the caller has to try again.
+    /// Ends a wait: takes the outcome of the wait, or gives up the wait if there is no outcome. Returns None if the caller has to try again.
     fn end_wait<T>(
         &self,
         call: &Call<'_>,
@@ -385,7 +387,8 @@ impl Engine {
         }
     }
 
-    /// Ends an offer. If the caller has not taken the message, the function gives up the node.
+    /// Ends the wait of a receiver that got an offer; `taken` is the result of taking the message. If no message was taken, the function gives up the
+    /// node.
     fn end_offer<T>(
         &self,
         call: &Call<'_>,
@@ -410,7 +413,7 @@ impl Engine {
     /// Gives up a wait. Returns false if a reply came first.
     fn gives_up(&self, call: &Call<'_>, me: Waiter<'_>) -> Result<bool, Refused> {
         let patience = Deadline::after(GRACE);
-        // The name is removed first, because taking the lock would name the node to the kernel again.
+        // The node's name is removed from the kernel's record before the lock is taken: taking the lock would name the node to the kernel again.
         call.unname();
         let given_up = self.with_lock(call.me, patience, |receiving, _| {
             if waiters::state(me.node()) == State::Settled {

@@ -1,7 +1,7 @@
 //! Notification of pollers: the engine's part of [`crate::doorbell`]. The queue's only lock also guards the word that says whether a process polls.
 //!
 //! A queue is readable while it has a message of any type, and writable while there is room for a byte. A poller that needs a certain type, or more
-//! room, waits for its next event.
+//! room, tries again at each event of the queue.
 
 use super::{Engine, Refused};
 use crate::doorbell::{Level, MESSAGES_LATER, Readiness, Ringer, Watched};
@@ -23,7 +23,7 @@ impl Watched for Engine {
         self.level_now()
     }
 
-    /// Returns whether a waiter may take the message or the room. If so, pollers see the level only after the operation.
+    /// Returns whether a waiter may take the message or the room that the operation adds. If so, pollers see the level only after the operation.
     fn is_taken(&self, messages: i64, room: i64) -> bool {
         let waits = |list| self.waiters().len(list) != 0;
         messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)
@@ -51,7 +51,7 @@ impl Watched for Engine {
         }
     }
 
-    /// Does nothing: every operation reads the word with the flags of pollers.
+    /// Does nothing: every operation reads the word with the pollers' flags, and no second word says that a process polls.
     fn end_watch(&self, _: ReceiverHeld<'_>) {}
 }
 

@@ -14,7 +14,7 @@ use crate::sys::thread::Thread;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum List {
-    /// No list. The node is free. Or it belongs to an accepted sender, or to a receiver that did not accept an offer and has to try again.
+    /// No list: the node is free, or it belongs to an admitted sender. Or it belongs to a receiver that did not accept an offer and has to try again.
     None = 0,
     /// The list of receivers that wait for a message.
     Receivers = 1,
@@ -271,7 +271,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         node.ticket.set(ticket.get());
         #[cfg(not(loom))]
         node.since.set(crate::sys::clock::milliseconds());
-        // Release: a process that finds the node after the death of this thread sees all its fields.
+        // Release: a process that finds the node after the death of this thread sees all fields of the node.
         node.word.store(thread.tid(), Ordering::Release);
         Ok(Some((index, node)))
     }
@@ -321,7 +321,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(None)
     }
 
-    /// Rebuilds the lists from the lists that the nodes name, after the death of the lock's owner.
+    /// Rebuilds the lists after the death of the lock's owner. Each node names the list to which it belongs.
     pub(crate) fn rebuild(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         for list in [List::Receivers, List::Offered, List::Senders] {
             if let Some(links) = self.links(list) {

@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 
-/// The number of threads that can wait in order. If more threads wait, the other threads retry every millisecond.
+/// The largest number of nodes, and so of threads that can wait in the lists. Other threads get no node, and retry every millisecond.
 #[cfg(not(loom))]
 pub const NODES: usize = 4096;
 #[cfg(loom)]

@@ -40,7 +40,7 @@ const SHORTEST: u32 = 2_000;
 /// The number of waits without a spin after unsuccessful spins. Then a trial spin follows. The number doubles after each unsuccessful trial, because
 /// threads that share a processor never gain by spinning.
 const PAUSE: u32 = 64;
-/// The largest number of waits without a spin.
+/// The largest number of waits without a spin before the next trial spin.
 const LONGEST_PAUSE: u32 = 1_024;
 /// The shortest trial spin, in nanoseconds. If the time between waits is shorter than the longest spin, the trial lasts a quarter longer than that
 /// time: a shorter spin would miss messages that come every 20 µs.
@@ -62,7 +62,7 @@ const TRIAL: u32 = 64;
 #[repr(align(128))]
 pub struct Pacing {
     mode: AtomicU32,
-    /// The length of the next spin, in nanoseconds. A value below [`SHORTEST`] is the number of waits without a spin.
+    /// The length of the next spin, in nanoseconds. A value below [`SHORTEST`] is not a length: it counts down the waits without a spin.
     budget: AtomicU32,
     /// The number of waits without a spin that follow after unsuccessful spins.
     pause: AtomicU32,
@@ -70,7 +70,7 @@ pub struct Pacing {
     began: AtomicU64,
     /// The length of the current run: the number of messages received since a call last found no message.
     streak: AtomicU32,
-    /// The length of the previous run: the number of messages received before a call last found no message.
+    /// The length of the previous run, which ended when a call found no message.
     last_streak: AtomicU32,
     /// 0 if the receiver's last wait paused. Otherwise a countdown of waits: the wait that finds 1 tries a pause.
     trial: AtomicU32,
@@ -146,7 +146,7 @@ impl Pacing {
         }
     }
 
-    /// Adapts the next spin to the result of a spin of up to `budget` nanoseconds.
+    /// Adapts the next spin to the result of a spin of up to `budget` nanoseconds; `paid` says whether that spin was successful.
     pub(crate) fn learn(&self, budget: u32, paid: bool) {
         let next = match paid {
             true => {
@@ -168,14 +168,14 @@ impl Pacing {
         self.uncounted.store(time, Relaxed);
     }
 
-    /// Returns the kept length of a spin, and clears it.
+    /// Returns the length of a spin that [`count_later`](Self::count_later) has kept, and clears it.
     pub(crate) fn take_uncounted(&self) -> u64 {
         let time = self.uncounted();
         self.uncounted.store(0, Relaxed);
         time
     }
 
-    /// Returns the kept length of a spin.
+    /// Returns the length of a spin that [`take_uncounted`](Self::take_uncounted) would return.
     pub fn uncounted(&self) -> u64 {
         self.uncounted.load(Relaxed)
     }

@@ -9,10 +9,11 @@ use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
 use std::time::Duration;
 
-/// The sleep of a call that finds no free node, in nanoseconds.
+/// The length of the sleep of a call that finds no free node, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
-/// The greatest delay of the coarse clock, in nanoseconds, on a kernel with 250 ticks a second. This clock decides when leases end.
+/// The greatest lag of the coarse clock behind the exact clock, in nanoseconds, on a kernel with 250 ticks a second. The coarse clock decides when
+/// leases end.
 pub(crate) const TICK: u64 = 4_000_000;
 
 /// The time for which a thread waits for the lock at the end of a timed wait.
@@ -49,7 +50,7 @@ impl<Own> Refused<Own> {
         }
     }
 
-    /// Returns the fault for a process that only needed a lock. A refusal without a fault means that the lock's owner does not release the lock.
+    /// Returns the fault that made an attempt to take a lock fail. A refusal without a fault means that the lock's owner does not release the lock.
     #[cfg(not(loom))]
     pub(crate) fn fault(self) -> Fault {
         match self {

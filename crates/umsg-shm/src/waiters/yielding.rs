@@ -143,7 +143,7 @@ impl Yielding {
         let since = self.since.load(Relaxed);
         self.since.store(RARE.min(since + 1), Relaxed);
         if timed == 0 {
-            // The coarse clock changes with each tick, and costs a fraction of the exact clock.
+            // The coarse clock changes with each tick. Reading it takes a fraction of the time of reading the exact clock.
             let begun = clock::monotonic_coarse();
             cpu::give_way();
             if clock::monotonic_coarse() != begun {

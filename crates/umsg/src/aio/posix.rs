@@ -164,7 +164,7 @@ impl Queue {
         &self.queue
     }
 
-    /// Returns the queue, and ends its registration.
+    /// Returns the queue, and ends its registration with the runtime.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -57,7 +57,7 @@ pub(super) fn check<S: Subject>(
     }
 }
 
-/// The place of an arena.
+/// An arena in a queue's file.
 struct Arena<'a> {
     file: BorrowedFd<'a>,
     /// The beginning of the arena, in bytes from the beginning of the file.
@@ -70,7 +70,7 @@ struct Blocks {
     /// The blocks in use: the owning slot of each, and its length in granules.
     used: BTreeMap<u32, (u32, u32)>,
     free: BTreeMap<u32, Free>,
-    /// The length of the last block.
+    /// The length of the last block, in granules.
     last: u32,
 }
 
@@ -223,7 +223,7 @@ fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
     );
 }
 
-/// Returns the number of blocks in a list.
+/// Follows a list of free blocks, and returns the number of its blocks.
 fn check_list(
     head: &Guarded32,
     of: (usize, usize),

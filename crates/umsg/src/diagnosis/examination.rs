@@ -50,8 +50,8 @@ pub(super) fn examine<S: Subject>(
     Ok(diagnosis)
 }
 
-/// Returns a copy, and the states of its locks. In the copy, a lock with an impossible word is replaced by a free lock, so that the data of that
-/// lock are checked, too.
+/// Returns a copy of the queue's segment, and the states of its locks. In the copy, a lock with an impossible word is replaced by a free lock, so
+/// that the data of that lock are checked, too.
 fn look<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
@@ -90,7 +90,7 @@ fn check<S: Subject>(
     if let Some(survey) = survey
         && !segment.is_held()
     {
-        // The checks of the arena and the rehearsal read the file once more.
+        // The checks of the arena and the rehearsal read the file once more. Their findings count only if the file has not changed since the copy.
         let mut further = Findings::at(segment.address());
         arena::check(file, segment, &survey, &mut further);
         if findings.is_empty()

@@ -11,9 +11,9 @@ pub struct Finding {
     pub check: &'static str,
     /// The offset of the word in the file, in bytes.
     pub offset: u64,
-    /// The expected value.
+    /// The value that the word should have.
     pub expected: String,
-    /// The current value.
+    /// The value that the word has.
     pub found: String,
 }
 

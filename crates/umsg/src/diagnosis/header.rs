@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 /// The first words of a file, read with a system call, and the file's length.
 pub(super) struct Beginning {
     bytes: [u8; 64],
-    /// Bytes in the file.
+    /// The length of the file, in bytes.
     pub(super) file_len: u64,
 }
 

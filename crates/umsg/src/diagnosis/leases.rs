@@ -13,7 +13,7 @@ use umsg_shm::sys::clock;
 pub struct Hold {
     /// The way in which the message is held.
     pub kind: HoldKind,
-    /// The holder. A message that is set aside has no holder.
+    /// The process that holds the message or the room. A message that is set aside has no holder.
     pub who: Option<Process>,
     /// The length of the message, or of the reserved room, in bytes.
     pub bytes: u32,
@@ -29,7 +29,7 @@ pub struct Hold {
 pub enum HoldKind {
     /// The message was received, and may return to the queue.
     Leased,
-    /// The message is being written.
+    /// A process has reserved the room and is writing the message.
     Reserved,
     /// The message waits to be moved to the dead-letter queue.
     SetAside,
@@ -39,7 +39,7 @@ pub enum HoldKind {
     Redriven,
 }
 
-/// The number of records of each kind.
+/// The numbers of lease records, by kind.
 #[derive(Default)]
 pub(super) struct Count {
     pub(super) reserved: u32,

@@ -18,7 +18,7 @@ pub enum Side {
     Whole,
 }
 
-/// A lock.
+/// A lock of a queue, as the diagnosis found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lock {
@@ -70,7 +70,7 @@ impl Side {
 }
 
 impl Lock {
-    /// Reads a copy of a lock.
+    /// Describes a lock in a copy of a queue. `lock` is the lock's word, and `base` is the address of the copy.
     pub(super) fn read(side: Side, lock: &Word, base: usize) -> Lock {
         let (word, last, life) = (lock.word(), lock.process(), lock.life());
         let owner = match (word & TID, word & OWNER_DIED != 0) {

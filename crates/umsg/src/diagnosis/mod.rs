@@ -79,19 +79,19 @@ pub struct Diagnosis {
     pub holds: Vec<Hold>,
     /// Processes that are registered for a notification, or were notified and have not run since.
     pub registrations: Vec<Registration>,
-    /// Processes that poll.
+    /// Processes that poll the queue.
     pub pollers: Vec<Process>,
     /// Living processes that have a producer of the queue. Empty unless the queue was created so that the end of its last producer closes it.
     pub producers: Vec<Process>,
     /// The process that receives, if the queue is a ring.
     pub receiver: Option<Process>,
-    /// Repairs after deaths, by lock.
+    /// Past repairs after deaths, one entry for each lock.
     pub repairs: Vec<Repairs>,
     /// The corruption mark of the queue, if it has one: the process that found the corruption, and the time.
     pub damage: Option<Damage>,
-    /// The queue was in use at each attempt, so the diagnosis skipped the checks that need a queue at rest.
+    /// True if the queue was in use at each attempt, so that the diagnosis skipped the checks that need a queue at rest.
     pub busy: bool,
-    /// All that is wrong, the worst first.
+    /// All problems, the worst first.
     pub problems: Vec<Problem>,
 }
 
@@ -115,12 +115,12 @@ pub struct Registration {
     pub who: Process,
     /// The kind of the notification.
     pub kind: NotifyKind,
-    /// The process was notified, and has not run since.
+    /// True if the process was notified, and has not run since.
     pub told: bool,
 }
 
 impl Diagnosis {
-    /// Returns whether nothing is wrong.
+    /// Returns whether the diagnosis found no problem.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

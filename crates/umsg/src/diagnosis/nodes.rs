@@ -19,7 +19,7 @@ pub struct Blocked {
     pub wait: Wait,
     /// The time that the thread has waited, accurate to some milliseconds. An offer that the thread did not accept does not end this time.
     pub time: Duration,
-    /// The thread got its message or room, and has not run since.
+    /// True if the thread got its message or room, and has not run since.
     pub served: bool,
 }
 
@@ -36,7 +36,7 @@ pub enum Wait {
     },
     /// Room for the thread's message.
     Room {
-        /// The number of messages.
+        /// The number of messages that the thread sends: more than 1 for a batch.
         messages: u32,
         /// The number of bytes in the thread's messages. None if the queue does not record that number.
         bytes: Option<u64>,
@@ -169,8 +169,8 @@ fn check_list(
     findings.holds("a list's length is right", &links.len, count);
 }
 
-/// Returns the waiters in the order of service; `wait` is the event for which they wait. If `knows_threads` is true, a thread that does not exist is
-/// reported as dead.
+/// Returns the waiters in the order of service. `wait` returns the event for which the thread of a node waits. If `knows_threads` is true, a thread
+/// that does not exist is reported as dead.
 pub(super) fn blocked<S: WaiterStore>(
     segment: &S,
     knows_threads: bool,

@@ -322,7 +322,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     }
 }
 
-/// Returns the processes that use the queue.
+/// Returns a diagnosis that names the processes that use the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let (fixed, layout) = (segment.fixed(), segment.layout());
     let engine = Engine::new(segment.share());
@@ -373,7 +373,7 @@ fn wait(segment: &Segment, node: &Node) -> Wait {
     }
 }
 
-/// Returns the receiver of a ring that was not closed.
+/// Returns the receiving process of a ring. None for a POSIX queue, and for a ring that was closed.
 fn receiver(segment: &Segment) -> Option<Process> {
     let ownership = &segment.fixed().ownership;
     let (state, (pid, birth)) = (ownership.state(), ownership.owner());

@@ -232,7 +232,7 @@ fn of_owner(
     let pid = who.pid;
     let thread = name(Some(who));
     match who.life {
-        // The process may not use the queue at all, so the advice does not say to end the process.
+        // Perhaps the process does not use the queue at all, so the advice does not say to end the process.
         Life::Stopped if lock.mapped.is_none() => Some(Problem::new(
             ProblemKind::Stuck,
             format!(

@@ -17,7 +17,7 @@ pub struct Process {
     pub program: Option<String>,
     /// The state of the process.
     pub life: Life,
-    /// Whether the process may live in another PID namespace. If so, the numbers are valid in that namespace, and the program and the state of the
+    /// True if the process may live in another PID namespace. If so, the numbers are valid in that namespace, and the program and the state of the
     /// process are unknown.
     pub elsewhere: bool,
 }
@@ -100,7 +100,8 @@ impl Process {
         }
     }
 
-    /// Returns the thread that a lock names. The process of the thread may be unknown: `last` is the process that took the lock last.
+    /// Returns the thread that a lock names, with its process. If there is no such thread, the result is a dead thread of `last`, the process that
+    /// took the lock last.
     pub(crate) fn of_owner(tid: u32, last: u32) -> Process {
         match leader(tid) {
             Some(pid) => Process::new(pid, Some(tid), life(Stat::of_thread(pid, tid))),

@@ -22,7 +22,7 @@ const CHECK: &str = "messages can be received and sent";
 /// The place that a finding of the rehearsal names in the file of a POSIX queue: the beginning of the receivers' side.
 const RECEIVERS: usize = offset_of!(segment::Fixed, receiver);
 
-/// Rehearses with a copy. The copy can't be used afterwards.
+/// Rehearses with a copy of a POSIX queue or of a ring. The copy can't be used afterwards.
 pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     copy.fixed().forget_watchers();
     let (engine, me) = (posix_engine::Engine::new(copy.share()), thread::current());
@@ -50,7 +50,7 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     }
 }
 
-/// Rehearses a System V queue.
+/// Rehearses with a copy of a System V queue.
 pub(super) fn typed(copy: sysv_engine::segment::Segment, findings: &mut Findings) {
     let fixed = copy.fixed();
     fixed.rights.watched().set(0);

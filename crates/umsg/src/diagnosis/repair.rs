@@ -82,7 +82,8 @@ impl Repaired {
         self.failed.is_some()
     }
 
-    /// Takes each lock whose named owner can't hold the lock. The next process that holds the receivers' lock ends a false loan.
+    /// Takes each lock away from its named owner if that owner can't hold the lock. A false loan stays: the next process that holds the receivers'
+    /// lock ends it.
     fn free_locks(&mut self, words: Vec<&Word>, users: impl Fn() -> Users) {
         let owners = self.before.locks.iter().zip(words);
         let freed: Vec<String> = owners
@@ -188,7 +189,7 @@ impl Repaired {
     }
 }
 
-/// The necessary repair.
+/// The repair that a queue needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remedy {
     /// The operations of dead processes are completed.
@@ -250,7 +251,7 @@ fn apply<S: Subject>(
     remedy: Remedy,
 ) -> Result<Option<Salvaged>, Fault> {
     let me = thread::current();
-    // The end of the wait for a lock.
+    // The time at which a wait for a lock ends.
     let patience = Deadline::after(Duration::from_nanos(STOPPED));
     match remedy {
         Remedy::MakeAnew => engine
@@ -306,7 +307,7 @@ pub(super) fn mend_mode(
     Ok(())
 }
 
-/// Writes bytes of a file.
+/// Writes these bytes into the file, at the offset `at`.
 pub(super) fn write(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), OpenError> {
     let written = rustix::io::pwrite(file, bytes, at);
     written

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use umsg_shm::repair::log::{self, MENDED, RepairLog};
 use umsg_shm::sync::{AtomicU32, Ordering};
 
-/// Repairs after deaths under a lock.
+/// The repairs of the data that one lock guards, each after the death of the lock's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repairs {

@@ -6,7 +6,7 @@ use super::slots::{Place, Survey};
 use umsg_shm::posix_engine::segment::{PRIORITIES, Segment};
 use umsg_shm::sync::{Guarded64, Ordering};
 
-/// Messages in the store, and their bytes.
+/// The number of messages in the store, and of their bytes.
 #[derive(Default)]
 struct Sum {
     messages: u64,
@@ -72,7 +72,7 @@ fn check_levels(segment: &Segment, findings: &mut Findings) {
     );
 }
 
-/// Checks a list. Returns false if the list has no end.
+/// Checks the list of a priority. Returns false if the list is broken, so that its end can't be found.
 fn check_list(
     segment: &Segment,
     priority: usize,
@@ -134,7 +134,8 @@ fn check_list(
     }
 }
 
-/// Checks that the published counts match the contents.
+/// Checks the counts of held and removed messages, and of removed bytes, against the other counts. `held` is the number of held messages in the lease
+/// records.
 pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings) {
     let words = segment.fixed().words();
     // Relaxed: the segment is a private copy, and no process writes to it.

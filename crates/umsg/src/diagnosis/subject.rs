@@ -46,7 +46,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the range of the words that every operation changes, from the first byte to the last.
     fn pulse() -> Range<usize>;
 
-    /// Returns the address of the first byte.
+    /// Returns the address of the first byte of the copy.
     fn address(&self) -> usize;
 
     /// Returns the locks, each with the part that it guards.

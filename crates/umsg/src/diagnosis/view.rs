@@ -16,7 +16,7 @@ pub(super) const HOGGED: Duration = Duration::from_secs(1);
 /// The pause between two readings of a lock that may be stuck.
 const STEP: Duration = Duration::from_millis(20);
 
-/// A copy.
+/// A copy of a queue's segment.
 pub(super) struct View<S> {
     pub(super) segment: S,
     /// True if nothing changed while the copy was made, so that all its parts show the same moment.
@@ -40,7 +40,7 @@ impl<S: Subject> View<S> {
     }
 }
 
-/// Makes a copy. If the queue is in use, the function copies again, for a limited time, until the copy shows a moment of rest.
+/// Makes a copy of a queue's segment. If the queue is in use, the function copies again, for a limited time, until the copy shows a moment of rest.
 pub(super) fn take<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,

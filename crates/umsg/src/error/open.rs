@@ -36,7 +36,7 @@ pub enum OpenError {
         "the queue exists, and its {what} is {found}, not {wanted}: leave {what} out, remove the queue first, or set the option `existing` to any"
     )]
     Differs {
-        /// The option of [`OpenOptions`](crate::posix::OpenOptions).
+        /// The option of [`OpenOptions`](crate::posix::OpenOptions) from which the queue differs.
         what: &'static str,
         /// The value that the option asks for.
         wanted: String,
@@ -101,7 +101,7 @@ pub enum OpenError {
     OverMsgqueueLimit {
         /// The bytes that the kernel would charge for the user's queues, including the new queue.
         bytes: u64,
-        /// The soft limit of the process.
+        /// The soft limit RLIMIT_MSGQUEUE of the process, in bytes.
         limit: u64,
     },
     /// EAGAIN: a process has been [removing](crate::posix::OpenOptions::remove_on_last_close) the queue for a second. That

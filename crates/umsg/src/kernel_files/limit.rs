@@ -1,8 +1,8 @@
 //! The limits in /proc/sys that belong to message queues: their values, and the files in memory that a program gets in place of the kernel's files.
 //!
-//! A file that is open for writing has a name that contains the limit's path, and the mode `MARK`. So each process that inherits the descriptor, such
-//! as a command of a shell, recognises the file. The file must belong to the process's user or to root. If another user passes such a file on, writes
-//! to the file have no effect.
+//! A file in memory that is open for writing has a name that contains the limit's path, and the mode `MARK`. So each process that inherits the
+//! descriptor, such as a command of a shell, recognises the file. The file must belong to the process's user or to root. If another user passes such
+//! a file on, writes to the file have no effect.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -63,7 +63,7 @@ pub enum SetError {
 }
 
 impl SetError {
-    /// Returns the errno of the write.
+    /// Returns the errno with which the write to the limit's file fails.
     ///
     /// ```
     /// use umsg::kernel_files::limit::{Limit, SetError};
@@ -155,7 +155,7 @@ impl Limit {
         Limit::named(name.strip_suffix(b" (deleted)").unwrap_or(name))
     }
 
-    /// Returns the path of the kernel's file.
+    /// Returns the path of the kernel's file for this limit.
     ///
     /// ```
     /// use umsg::kernel_files::limit::Limit;
@@ -199,7 +199,7 @@ impl Limit {
         })
     }
 
-    /// Sets a limit.
+    /// Sets this limit in `limits`.
     fn change(self, limits: &mut Limits, value: u32) {
         match self {
             MsgDefault => limits.default_messages = value,
@@ -239,7 +239,7 @@ impl Limit {
         if access != libc::O_RDONLY {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(MARK)).map_err(raw)?;
         }
-        // The file is opened once more, because the first descriptor can be read and written.
+        // The file is opened once more, because the first descriptor is open for reading and writing.
         let flags = OFlags::from_bits_retain((access | others).cast_unsigned());
         rustix::fs::open(path_of(file.as_fd()), flags, Mode::empty()).map_err(raw)
     }
@@ -260,7 +260,8 @@ impl Limit {
         Ok(format!("{}\n", self.value(&namespace.limits()?)))
     }
 
-    /// Sets the limit to the number at the beginning of a text. Returns how many bytes of the text were read.
+    /// Sets the limit to the number at the beginning of a text. Returns the length of the parsed text in bytes: the number, and the white space
+    /// around it.
     ///
     /// ```
     /// use umsg::kernel_files::limit::Limit;
@@ -331,7 +332,7 @@ pub fn mark_unwritten(descriptor: BorrowedFd<'_>) {
     let _ = rustix::fs::futimens(descriptor, &times);
 }
 
-/// Returns whether a stream has written to the file.
+/// Returns whether a stream has written to the file since [`mark_unwritten`].
 ///
 /// ```
 /// use std::io::Write;

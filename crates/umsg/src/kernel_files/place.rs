@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::Namespace;
 use crate::posix::{OpenError, OpenOptions, Queue};
 
-/// The path of the directory.
+/// The path of the kernel's directory of POSIX queues.
 pub const PATH: &[u8] = b"/dev/mqueue";
 
 /// The size that the kernel shows for a queue, in bytes.
@@ -23,7 +23,7 @@ pub const BLOCK: u16 = 4096;
 /// The directory of POSIX queues in a namespace.
 const QUEUES: &str = "mq";
 
-/// The file in the directory of a transient queue.
+/// The name of the file in the directory of a transient queue.
 const TRANSIENT: &str = "queue";
 
 /// The longest name of a queue, without its slash.
@@ -109,7 +109,7 @@ impl<'a> Place<'a> {
         Ok(path)
     }
 
-    /// Returns the path of the place, which has to exist, and for a queue its mode.
+    /// Returns the path of the place in a namespace, and the mode of the queue if the place is a queue. The place has to exist.
     ///
     /// ```
     /// use umsg::kernel_files::place::Place;
@@ -162,7 +162,7 @@ pub fn check(name: &[u8]) -> Result<(), i32> {
     }
 }
 
-/// Searches for a queue.
+/// Searches for the queue `name`.
 ///
 /// ```
 /// use umsg::kernel_files::place::{Found, find};
@@ -229,7 +229,7 @@ pub struct Asker {
     pub user: u32,
     /// The group id.
     pub group: u32,
-    /// The user is a member of the file's group by a supplementary group.
+    /// True if the user is a member of the file's group by a supplementary group.
     pub is_member: bool,
 }
 

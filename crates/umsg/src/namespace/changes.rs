@@ -233,7 +233,7 @@ pub(super) fn announce_counts(namespace: &Namespace, id: i32) {
     }
 }
 
-/// Announces, through the file `.changes`, that the numbers in a queue may change. Keeps the mapped page of the first namespace.
+/// Announces, through the file `.changes`, that the numbers in a queue may change. For the first namespace, the page of the file stays mapped.
 fn announce_in_file(
     namespace: &Namespace,
     index: u32,

@@ -20,7 +20,7 @@ use umsg_shm::sys::extent::is_in_tmpfs;
 /// The number of attempts to read a record that other processes keep replacing.
 const ATTEMPTS: usize = 8;
 
-/// Admits the caller, and records its home if none is recorded and the caller may record it.
+/// Admits the caller. Records the caller's home if no home is recorded and the caller may record one.
 ///
 /// # Errors
 /// The errors of reading and writing the record.
@@ -42,7 +42,8 @@ pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
 }
 
 /// Reads the record. If the record has no home of this boot and the caller has the permission, records the caller's home. Then reads the record
-/// again, because another process may have written the record at the same time. A record that can't come from an earlier boot comes from this boot.
+/// again, because another process may have written the record at the same time. In a directory that does not outlive the boot, the function does not
+/// compare the boot that a record names.
 fn settle(
     directory: &mut Directory,
     may_record: bool,

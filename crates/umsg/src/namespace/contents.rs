@@ -79,14 +79,14 @@ fn is(directory: &Directory, name: impl AsRef<OsStr>, wanted: FileType) -> bool 
     }
 }
 
-/// Returns a file that does not belong to a namespace.
+/// Returns the name of an entry that does not belong to a namespace. None if the directory has no such entry.
 fn other_file(directory: &Directory) -> io::Result<Option<OsString>> {
     Ok(names(directory, ".")?
         .into_iter()
         .find(|name| !is_own(directory, name)))
 }
 
-/// Returns the entries of the directory, or of one of its sub-directories.
+/// Returns the names of the entries of the directory, or of one of its sub-directories.
 fn names(directory: &Directory, at: &str) -> io::Result<Vec<OsString>> {
     let (at, here) = directory.locate(at);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

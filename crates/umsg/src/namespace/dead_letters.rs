@@ -88,7 +88,7 @@ pub(crate) struct NewLabel {
 }
 
 impl NewLabel {
-    /// Records the name of the dead-letter queue for a queue's file.
+    /// Makes the label that names the dead-letter queue of the queue whose file has the status `file`.
     ///
     /// # Errors
     /// The errors of making a file in the namespace's directory.

@@ -89,7 +89,7 @@ impl Directory {
         permissions(&self.stat)
     }
 
-    /// Returns device and inode.
+    /// Returns the device and the inode number of the directory.
     pub(super) fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
     }
@@ -151,7 +151,7 @@ impl Directory {
         self.look_again()
     }
 
-    /// Gives the directory to another user and group.
+    /// Gives this directory the owner and the group of the directory `other`.
     pub(super) fn set_owner(&mut self, other: &Directory) -> Result<(), NamespaceError> {
         let (user, group) = (
             Uid::from_raw(other.stat.st_uid),

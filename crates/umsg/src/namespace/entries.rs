@@ -44,8 +44,8 @@ impl Namespace {
         Some(Stamp::of(&stat))
     }
 
-    /// Returns whether the name of a queue is free. The check costs one system call. The directory is not checked: a caller that creates the queue
-    /// checks it.
+    /// Returns whether the name of a queue is free. The check costs one system call. It does not check the directory: a caller that creates the queue
+    /// does that.
     pub(crate) fn is_free(&self, name: &QueueName) -> bool {
         let path = self.path().join(POSIX).join(name.as_os_str());
         fs::lstat(path).is_err_and(|error| error == Errno::NOENT)

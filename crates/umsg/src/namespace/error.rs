@@ -100,7 +100,7 @@ pub enum NamespaceError {
     RecordDamaged {
         /// The record.
         path: PathBuf,
-        /// The defect.
+        /// The defect of the record.
         what: &'static str,
     },
     /// The namespace's record was written by another version of umsg (`ENOTSUP`).
@@ -120,9 +120,9 @@ pub enum NamespaceError {
         limit: &'static str,
         /// The requested value.
         value: u64,
-        /// The least that is allowed.
+        /// The smallest permitted value.
         least: u64,
-        /// The most that is allowed.
+        /// The largest permitted value.
         most: u64,
     },
     /// Only the namespace's owner or root may do this (`EPERM`).
@@ -132,7 +132,7 @@ pub enum NamespaceError {
         path: PathBuf,
         /// The refused action.
         action: &'static str,
-        /// The users with that permission.
+        /// The users that may do the action.
         who: &'static str,
     },
     /// A stopped process has been changing the names of queues for too long (`EBUSY`).

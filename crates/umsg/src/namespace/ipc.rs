@@ -68,7 +68,7 @@ static USED: Mutex<Option<Used>> = Mutex::new(None);
 /// The directory that contains the directories of IPC namespaces that this process uses.
 static BASE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Returns whether processes follow the kernel's IPC namespaces.
+/// Returns whether a program with this process's environment follows the kernel's IPC namespaces.
 ///
 /// ```
 /// // `UMSG_IPC_NAMESPACE=share` asks for one namespace in all IPC namespaces.
@@ -163,8 +163,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Returns the resolver of a directory. `value` is the value of `$UMSG_IPC_NAMESPACE` for the programs. None if all programs share the
-    /// directory.
+    /// Returns a resolver for programs whose `$UMSG_DIR` is `base`. `value` is the value of `$UMSG_IPC_NAMESPACE` for these programs. None if all
+    /// programs share the directory.
     ///
     /// ```no_run
     /// let (_, value) = umsg::ipc::variable().unwrap();

@@ -114,7 +114,7 @@ fn name_of(number: u32) -> ShortPath {
 /// to another directory, or does not exist, all lives are unknown to the process.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
-    /// The directory's path, once for system calls, and once for functions that allocate.
+    /// The directory's path, as system calls take it.
     path: CString,
     /// Device and inode of the directory.
     identity: (u64, u64),
@@ -278,7 +278,7 @@ fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fs::openat(directory, c".", flags, Mode::from_raw_mode(MODE))
 }
 
-/// Makes a file the life of this process: locks the file, and then gives it its name. Returns None if another file has the name.
+/// Makes a file the life of this process: locks the file, and then gives the file its name. Returns None if another file has the name.
 fn begin(
     file: BorrowedFd<'_>,
     link: impl FnOnce(&Path) -> io::Result<()>,
@@ -309,7 +309,7 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // The directory is closed first, so that the file can get its descriptor number if the process is at its limit of descriptors.
+    // The directory is closed first: if the process is at its limit of descriptors, the file gets the number of the directory's descriptor.
     drop(directory);
     if number_of(seen.as_fd())? != Some(number) {
         return Ok(None);

@@ -50,7 +50,8 @@ pub struct Limits {
     /// The largest message of System V queues, in bytes: 0 to 16 MiB. The default is 8,192, as in the kernel. Like all limits of System V
     /// queues, it applies to queues that are created later.
     pub msgmax: u32,
-    /// The initial `msg_qbytes` of a System V queue: the number of bytes of all its messages. The default is 16,384, as in the kernel.
+    /// The initial `msg_qbytes` of a System V queue: the largest number of bytes of all its messages together. The default is 16,384, as in the
+    /// kernel.
     pub msgmnb: u32,
     /// The largest number of System V queues at a time: 0 to 32,768. The default is 32,000, as in the kernel.
     pub msgmni: u32,
@@ -342,7 +343,7 @@ impl Namespace {
     }
 }
 
-/// Returns the home in the record, if the home is of this boot.
+/// Returns the home to write into the record: the recorded home if it is of this boot, or else the caller's home.
 fn home_to_record(directory: &Directory) -> Result<Home, NamespaceError> {
     let here = Home::of_caller()?;
     // A corrupted record, or one of another user, is replaced.

@@ -1,7 +1,7 @@
 //! A directory that all programs of one user agree on, within a directory where all users can create names.
 //!
-//! Another user can take the usual name, `PREFIX` and the user's number. Then the user's programs use a directory whose name also has `-`
-//! and 16 random hexadecimal digits at its end. No process can guess that name before the directory exists.
+//! The usual name is `PREFIX` and the user's number. If another user has taken this name, the user's programs use a longer name, which ends with `-`
+//! and 16 random hexadecimal digits. No process can guess that name before the directory exists.
 //!
 //! Only directories that belong to the user are considered. A directory is first *offered*. Once it has a certain sub-directory, the mark, it is
 //! *settled*.
@@ -12,9 +12,9 @@
 //! | there is none | offers a directory, with the usual name if that is free, or else with a random name |
 //! | some are offered | opens the lowest, removes the others, lists again, and settles the lowest if it is the only one |
 //!
-//! A user never has two settled directories. A program settles a directory only if a listing after its opening shows no other directory. If two
-//! programs settled two directories, the later of their listings would have shown the other directory. A directory that was removed after its
-//! opening can't be settled.
+//! A user never has two settled directories. A program opens a directory, then lists the user's directories, and settles the opened one only if the
+//! list has no other. If two programs settled two directories, the later of their lists would have had the other directory. A directory that was
+//! removed after a program opened it can't be settled.
 //!
 //! A settled directory stays in use until it is removed, also when the usual name becomes free.
 //!
@@ -84,7 +84,7 @@ impl Meeting<'_> {
         Err(NamespaceError::system("mkdir", &usual, Errno::AGAIN))
     }
 
-    /// Returns the directory of any user, if the directory is settled.
+    /// Returns the user's directory, if it is settled. The user need not be the caller.
     pub(super) fn settled(&self) -> Result<Option<PathBuf>, NamespaceError> {
         let usual = self.usual();
         match self.is_settled(&usual) {
@@ -93,7 +93,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// Returns the usual name.
+    /// Returns the path with the usual name.
     pub(super) fn usual(&self) -> PathBuf {
         self.base.join(format!("{}{}", self.prefix, self.user))
     }
@@ -189,7 +189,7 @@ impl Meeting<'_> {
     }
 }
 
-/// Returns the owner of the directory of this name.
+/// Returns the user whose number is in the name of a directory, after `prefix`. None if the name does not have this form.
 pub(super) fn user_in(prefix: &str, path: &Path) -> Option<u32> {
     let name = path.file_name().and_then(OsStr::to_str)?;
     let rest = name.strip_prefix(prefix)?;

@@ -72,9 +72,9 @@ impl Namespace {
         })
     }
 
-    /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that compares the
-    /// file with a file that passed these checks. Also returns whether O_NONBLOCK is set. O_NONBLOCK is not set if only this user and root could
-    /// create files in the namespace when the process found it: then the open can't wait for a hostile peer.
+    /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file). The caller compares the file
+    /// with a file that passed these checks. Also returns whether the descriptor has O_NONBLOCK. The flag is absent if only this user and root could
+    /// create files in the namespace when the process checked it. Then the open can't wait for a hostile peer.
     ///
     /// # Errors
     /// The errors of open(2).

@@ -103,8 +103,8 @@ fn read_named(directory: &Directory, path: PathBuf) -> Result<Option<Record>, Na
 /// The record that was read last.
 static LAST: Mutex<Option<(Stamp, Record)>> = Mutex::new(None);
 
-/// Returns the record in a trusted file. Reads the file only if it has changed since the last read, or if the lock of the remembered record is taken.
-/// A signal handler or a forked child may find the lock taken.
+/// Returns the record in a trusted file. Reads the file only if it has changed since the last read, or if the mutex of the remembered record is
+/// locked. A signal handler or a forked child may find the mutex locked.
 fn known<E>(
     stat: &Stat,
     read: impl FnOnce() -> Result<Option<Record>, E>,
@@ -234,7 +234,7 @@ fn damaged(path: PathBuf, what: &'static str) -> NamespaceError {
     NamespaceError::RecordDamaged { path, what }
 }
 
-/// Writes the first record. Returns false if there is a record.
+/// Writes the first record. Returns false if the namespace already has a record.
 pub(super) fn create(directory: &mut Directory, record: &Record) -> Result<bool, NamespaceError> {
     let staged = Staged::create(directory, "", MODE);
     let staged = fill(directory, staged, record)?;

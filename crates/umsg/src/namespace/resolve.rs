@@ -250,8 +250,8 @@ fn admitted(
     })
 }
 
-/// Checks that /proc exists. This function reports a missing /proc, because later calls would report wrong permissions. Other errors are reported by
-/// the call that needs the directory.
+/// Checks that /proc exists. Without this check, later calls would blame the permissions for a missing /proc. Other errors are reported by the call
+/// that needs /proc.
 ///
 /// The link is read and not followed: a read of the directory of a new process makes the kernel create inodes, which takes several microseconds. If
 /// /proc belongs to a PID namespace that does not contain the process, the link has no target.

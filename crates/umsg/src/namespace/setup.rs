@@ -74,7 +74,7 @@ impl Namespace {
     /// (`ENOTEMPTY`) if the directory is no namespace and not empty; and the errors of creating directories.
     ///
     /// # If the process dies
-    /// The directory is opened to other users last. Repeat the call to complete the namespace.
+    /// Other users get access to the directory last. Repeat the call to complete the namespace.
     pub fn setup_shared(path: impl AsRef<Path>) -> Result<SetupReport, NamespaceError> {
         let path = path.as_ref().to_owned();
         if caller() != 0 {

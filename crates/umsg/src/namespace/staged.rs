@@ -24,7 +24,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Creates an unnamed file in `directory`, or a temporary one if the file system has no unnamed files. Mode bits are subject to the
+    /// Creates an unnamed file in `directory`, or a file with a temporary name if the file system has no unnamed files. Mode bits are subject to the
     /// umask.
     ///
     /// `to_namespace` is the path from the directory to the namespace's directory, where temporary files lie. In a directory of queues, a temporary
@@ -54,7 +54,7 @@ impl Staged {
         }
     }
 
-    /// Creates a file under a temporary name. The drop of `self` removes the name.
+    /// Creates a file under a temporary name. [`discard`](Self::discard) removes this name.
     pub(super) fn create_temporary(
         directory: &mut Directory,
         to_namespace: &str,

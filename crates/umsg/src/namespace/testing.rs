@@ -12,9 +12,9 @@ use rustix::thread;
 
 use super::{Namespace, QueueName};
 
-/// A user that owns nothing.
+/// The id of a user that owns no files.
 pub(super) const STRANGER: u32 = 65534;
-/// Another user, with no special rights.
+/// The id of another user, with no special rights.
 pub(super) const OTHER_STRANGER: u32 = 65533;
 
 /// A directory in /dev/shm, which is removed when the value is dropped.

@@ -29,7 +29,7 @@ const STACK: usize = 128 << 10;
 
 /// A helper thread; see the module.
 pub(super) struct Helper {
-    /// Changes when the set of awaited records changes.
+    /// The helper also sleeps on this word, which changes when the set of awaited records changes.
     calls: AtomicU32,
 }
 

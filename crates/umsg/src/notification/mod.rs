@@ -55,7 +55,7 @@ impl NotifyKind {
     }
 }
 
-/// The action of a registration.
+/// The action of a registration, which is carried out when the registration is fired.
 pub(crate) enum Deed {
     Nothing,
     Signal { signal: i32, value: usize },
@@ -299,7 +299,7 @@ pub(crate) fn withdraw(ticket: u64, identity: (u64, u64)) {
     end_lingering(identity);
 }
 
-/// Withdraws this process's registration at a queue, which its device and inode identify.
+/// Withdraws this process's registration at a queue; `identity` is the device and inode of the queue's file.
 pub(crate) fn withdraw_from(identity: (u64, u64)) {
     withdraw_those(|entry| entry.identity == identity);
 }
@@ -388,7 +388,7 @@ fn take_out(
     true
 }
 
-/// Frees the records of a queue whose registrations belong to this process and were fired, if no helper has processed them yet.
+/// Frees the records of this process's fired registrations with a queue, except those that a helper has already processed.
 fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)) {
     // Relaxed: as in `withdraw_those`.
     if table.count.load(Ordering::Relaxed) == 0 {

@@ -29,7 +29,7 @@ pub(super) enum Stage {
     Told(Notified),
 }
 
-/// A registration.
+/// A registration of this process.
 pub(super) struct Entry {
     pub(super) ticket: u64,
     /// Device and inode of the queue.
@@ -269,7 +269,7 @@ pub(super) fn existing() -> Option<&'static Table> {
     of_this_process(TABLE.load(Ordering::Acquire))
 }
 
-/// Returns the table of this process.
+/// Returns the table of this process, and creates it if necessary.
 pub(super) fn table() -> &'static Table {
     table_in(&TABLE)
 }

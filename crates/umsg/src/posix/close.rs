@@ -13,7 +13,7 @@ impl Queue {
     /// reservation can no longer be committed. A poller finds the closed queue writable, and at the end of the stream also readable. A process that
     /// is registered for a notification is notified if the queue is empty.
     ///
-    /// The queue stays closed until a process [reopens](Self::reopen_send) or removes it. Closing needs permission to send.
+    /// The queue stays closed for sending until a process [reopens](Self::reopen_send) or removes it. The call needs permission to send.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -37,15 +37,15 @@ impl Queue {
     /// [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock).
     ///
     /// # If the process dies
-    /// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice the closing within a tenth of a
-    /// second.
+    /// Before the call returns: the queue is closed for sending, or it is unchanged. If it is closed, waiters that were not woken notice the closing
+    /// within a tenth of a second.
     pub fn close_send(&self) -> Result<bool, SendError> {
         self.check_to_send(0)?;
         let closed = self.engine.close_send(thread::current());
         closed.map_err(|refused| self.send_error(refused))
     }
 
-    /// Opens a queue for sending again. Returns false if the queue was open.
+    /// Opens a queue for sending again. Returns false if the queue was not closed for sending.
     ///
     /// A receiver that got the end of the stream, or waits for the end, is not notified; its next call waits for messages.
     ///
@@ -67,7 +67,7 @@ impl Queue {
     /// The errors of [`close_send`](Self::close_send).
     ///
     /// # If the process dies
-    /// Before the call returns: the queue is closed or open.
+    /// Before the call returns: sending is possible again, or the queue is still closed for sending.
     pub fn reopen_send(&self) -> Result<bool, SendError> {
         self.check_to_send(0)?;
         let opened = self.engine.reopen_send(thread::current());

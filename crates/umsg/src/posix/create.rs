@@ -120,8 +120,8 @@ impl OpenOptions {
         })
     }
 
-    /// Creates the file. If there are too many queues, the function first removes vacant segments, and queues with `remove_on_last_close` that no
-    /// process has open.
+    /// Creates the queue's file, which has no name yet. If there are too many queues, the function first removes vacant segments, and queues with
+    /// `remove_on_last_close` that no process has open.
     fn stage(&self, namespace: &Namespace, max_queues: u32) -> Result<Unpublished, OpenError> {
         let make = || Unpublished::create_within(namespace, self.mode, max_queues);
         let mut new = make()?;
@@ -144,8 +144,8 @@ impl OpenOptions {
         } = unnamed;
         let goes = self.policy.remove_on_last_close;
         let descriptor = match self.file_access() {
-            // If the queue is removed on the last close, only the open file description that the creator maps counts as an open queue. So the
-            // returned descriptor belongs to another open file description.
+            // If the queue is removed on the last close, the open file description that the creator maps counts as an open queue. It counts until its
+            // last descriptor and mapping are gone. So the returned descriptor belongs to another open file description.
             FileAccess::ReadWrite if !goes => None,
             other => Some(new.reopen(other, false)?),
         };
@@ -199,8 +199,8 @@ impl OpenOptions {
         Ok(())
     }
 
-    /// Creates the dead-letter queue if it does not exist. Checks that an existing dead-letter queue has the same owner and accepts every message.
-    /// Labels the file of the new queue with the dead-letter queue's name.
+    /// Creates the dead-letter queue if it does not exist. Checks that an existing dead-letter queue has the same owner, and accepts every message of
+    /// the new queue. Labels the file of the new queue with the dead-letter queue's name.
     pub(super) fn provide_dead_letter_queue(
         &self,
         namespace: &Namespace,

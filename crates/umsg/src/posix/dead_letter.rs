@@ -78,7 +78,7 @@ pub(super) fn chore(
     Some(Chore::new(move |engine| mover.run(engine)))
 }
 
-/// Reads the label of a queue, and stores the name of its dead-letter queue in the segment.
+/// Reads the name of a queue's dead-letter queue from the queue's label, and stores the name in this process's `segment`.
 pub(super) fn believe(segment: &mut Segment, namespace: Option<&Namespace>, file: &Stat) {
     let label = DeadLetterLabel {
         inode: file.st_ino,
@@ -185,10 +185,10 @@ impl Mover {
         }
     }
 
-    /// Moves some messages. Returns `None` if a step can't be done now: the message stays set aside.
+    /// Moves some of the messages that are set aside. Returns `None` if a step can't be done now: then the message stays set aside.
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
-        // The queue is opened for each move: a kept handle would continue to send to a removed queue.
+        // The dead-letter queue is opened for each move: a kept handle would continue to send to a removed queue.
         let queue = open(&self.name, &self.namespace, self.owner).ok()?;
         self.find_out(engine, &queue)?;
         transfer::forget_left_arrivals(engine, self.number, &queue, PATIENCE).ok()?;
@@ -242,7 +242,7 @@ impl Mover {
         }
     }
 
-    /// Ends the record of an arrival. If the call fails, the next move ends the record.
+    /// Frees the dead-letter queue's record of an arrival. If the call fails, the next move frees the record.
     fn forget_arrival(&self, handle: &LeaseHandle, to: &Queue) {
         let by = Deadline::after(PATIENCE);
         let _ = to

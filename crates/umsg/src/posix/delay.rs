@@ -358,7 +358,7 @@ fn reading_at(time: SystemTime) -> u64 {
     clock::reading_at(nanoseconds)
 }
 
-/// Returns a reading of the monotonic clock.
+/// Returns the reading that the monotonic clock will have after `delay`.
 fn reading_after(delay: Duration) -> u64 {
     let nanoseconds = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     clock::monotonic().saturating_add(nanoseconds)

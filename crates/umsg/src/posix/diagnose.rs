@@ -90,7 +90,7 @@ fn queue_in(file: BorrowedFd<'_>) -> Result<Seen, OpenError> {
         .ok_or(OpenError::NotFound)
 }
 
-/// If any messages are set aside, adds the reason to the diagnosis.
+/// If any messages are set aside, adds to the diagnosis the reason why the caller can't move them.
 fn note_undelivered(diagnosis: &mut Diagnosis, file: BorrowedFd<'_>, namespace: &Namespace) {
     let aside = diagnosis.holds.iter();
     let count = aside

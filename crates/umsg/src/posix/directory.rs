@@ -92,7 +92,7 @@ pub struct Listed {
     pub queue: Result<Queue, OpenError>,
 }
 
-/// Returns the queues of a namespace, by name. The returned handles do not [count](OpenOptions::counted) as open handles. If a queue has
+/// Returns the queues of a namespace, ordered by name. The returned handles do not [count](OpenOptions::counted) as open handles. If a queue has
 /// [`remove_on_last_close`](OpenOptions::remove_on_last_close) and no process has it open, the call removes the queue and does not list it.
 ///
 /// ```

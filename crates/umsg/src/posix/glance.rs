@@ -16,7 +16,7 @@ pub struct Glance {
     pub uid: u32,
     /// The owner's group id, when the queue was opened.
     pub gid: u32,
-    /// The attributes.
+    /// The attributes of the queue.
     pub attributes: Attributes,
     /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,

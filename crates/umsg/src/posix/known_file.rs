@@ -18,7 +18,7 @@ pub struct KnownFile {
     descriptor: OwnedFd,
     stat: Stat,
     access: Access,
-    /// Whether the descriptor has O_NONBLOCK, and whether the caller wants O_NONBLOCK.
+    /// Two flags: the first is true if the descriptor has O_NONBLOCK, the second if the caller wants O_NONBLOCK.
     nonblocking: (bool, bool),
 }
 
@@ -55,7 +55,7 @@ impl FileState {
         self.changed
     }
 
-    /// Returns the size in bytes.
+    /// Returns the size of the file, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -98,7 +98,7 @@ impl KnownFile {
         })
     }
 
-    /// Returns device and inode number.
+    /// Returns the device and the inode number of the file.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)

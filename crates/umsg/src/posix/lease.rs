@@ -17,8 +17,8 @@ use umsg_shm::sys::thread;
 /// the lease is dropped, when the process dies, or when a [time limit](Self::limit) ends. The next receiver gets the message, and
 /// [`deliveries`](Self::deliveries) counts the leases of the message. Any thread of the process may acknowledge leases, in any order.
 ///
-/// A forked child does not own its parent's leases. A process that executes another program (exec) loses its leases where other
-/// processes can detect the exec: addresses must be random, and the processes must belong to the same user.
+/// A forked child does not own its parent's leases. A process that executes another program (exec) loses its leases if other processes can detect the
+/// exec. They detect it if addresses are random and the processes belong to the same user.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-lease-{}", std::process::id()));
@@ -251,7 +251,7 @@ impl Lease<'_> {
         Ok(history.map(|(id, history)| History::of(id, &history)))
     }
 
-    /// Converts the engine's record of the leased message.
+    /// Converts the result of reading the engine's data about the leased message. None means that the lease has ended.
     fn read<T>(&self, read: Result<Option<T>, Refused>) -> Result<T, LeaseError> {
         match read {
             Ok(Some(read)) => Ok(read),

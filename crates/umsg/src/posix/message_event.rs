@@ -12,7 +12,7 @@ use umsg_shm::sys::clock;
 pub struct MessageEvent {
     /// The kind of the event.
     pub kind: EventKind,
-    /// The time, accurate to a few milliseconds.
+    /// The time of the event, accurate to a few milliseconds.
     pub at: SystemTime,
     /// The process that sent the message, leased it, held the lease that ended, or moved the message to another queue.
     pub pid: u32,

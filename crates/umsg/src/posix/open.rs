@@ -279,7 +279,7 @@ fn set_nonblocking(descriptor: &OwnedFd) -> Result<(), OpenError> {
         .map_err(|e| OpenError::from_errno("fcntl", e))
 }
 
-/// Returns device and inode number.
+/// Returns the device and the inode number of a file.
 pub(super) fn identity(file: BorrowedFd<'_>) -> Result<(u64, u64), OpenError> {
     let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
     Ok((stat.st_dev, stat.st_ino))

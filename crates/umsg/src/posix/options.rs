@@ -433,8 +433,7 @@ impl OpenOptions {
     }
 
     /// Sets whether a created queue is closed for sending, as by [`close_send`](super::Queue::close_send), when its last
-    /// [producer](super::Queue::producer) ends, even by a kill. A queue that had no producer yet stays open. By default producers are
-    /// not counted.
+    /// [producer](super::Queue::producer) ends, even by a kill. A queue that had no producer yet is not closed. By default producers are not counted.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -13,7 +13,7 @@ use umsg_shm::sys::thread;
 /// bits of both numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// A number of the source, for example a hash of its name. Two sources of one queue must differ.
+    /// A number that identifies the source, for example a hash of its name. Two sources of one queue must have different numbers.
     pub source: u64,
     /// The message's number in its source. The source must not use a number again.
     pub number: u64,
@@ -29,9 +29,9 @@ impl Origin {
 }
 
 impl Reservation<'_> {
-    /// Sends the message, and leaves a record of its arrival in the queue, with one store. The record outlasts the process, and lasts until
-    /// [`Queue::forget_arrival`]. `sent` is the time of the first send, from which a time to live counts; `None` for now. Returns the message's
-    /// [number](super::Lease::message_id) in this queue.
+    /// Sends the message and leaves a record of its arrival in the queue; a single store to memory does both. The record outlasts the process, and
+    /// lasts until [`Queue::forget_arrival`]. `sent` is the time of the first send, from which a time to live counts; `None` for now. Returns the
+    /// message's [number](super::Lease::message_id) in this queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -144,8 +144,8 @@ impl Queue {
         numbers.map_err(|refused| self.receive_error(refused))
     }
 
-    /// Ends the record of an arrival. Call this method after the arrival was noted at the source. The call has no effect if the queue has no record
-    /// with this origin.
+    /// Removes the record of a message's arrival from this queue. Call this method after the arrival was noted at the source. The call has no effect
+    /// if the queue has no record with this origin.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -19,7 +19,7 @@ pub const MOST_BYTES: u64 = u32::MAX as u64;
 #[cfg(not(loom))]
 pub const LONGEST: u32 = 16 << 20;
 
-/// The number of slots beyond those for queued messages and for blocked threads.
+/// The number of spare slots, in addition to those for queued messages and for blocked threads.
 const SPARE: usize = 64;
 
 /// The offsets of the regions, in bytes from the start of the file, and their numbers of items.
@@ -27,7 +27,7 @@ const SPARE: usize = 64;
 pub struct Layout {
     /// The greatest possible number of queued bytes.
     pub capacity: u64,
-    /// The longest message, in bytes.
+    /// The length of the longest message that the queue accepts, in bytes.
     pub msgmax: usize,
     pub waiters: usize,
     pub lease_records: usize,

@@ -15,7 +15,7 @@ use crate::waiters::{Links, NODES, Node};
 use crate::{leases, waiters};
 use std::ops::Range;
 
-/// Says to which queue of the segment a handle belongs.
+/// Identifies the queue to which a handle belongs: a segment can hold several queues, one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tenure {
     pub generation: Generation,
@@ -34,7 +34,8 @@ impl Segment {
     }
 }
 
-// SAFETY: `Fixed` is `repr(C)` and consists of atomics. The layouts of `Layout::new` begin with `Fixed` and end with the file.
+// SAFETY: `Fixed` is `repr(C)` and consists of atomics. Each layout of `Layout::new` has `Fixed` at its start, and `Layout::len` is the length of the
+// file.
 unsafe impl Format for Fixed {
     type Layout = Layout;
     type Cell = Cell;
@@ -147,7 +148,7 @@ impl Segment {
         Ok(next as u32)
     }
 
-    /// Overwrites all cells, places, types and blocks that were ever used with zeroes: no part of a message remains.
+    /// Overwrites all cells, places, type records and blocks that were ever used with zeroes: no part of a message remains.
     pub(crate) fn wipe(&self, _: ReceiverHeld<'_>) {
         let (layout, control) = (self.layout(), &self.fixed().control);
         let slots = (control.used() as usize).min(layout.slots);
@@ -159,7 +160,7 @@ impl Segment {
         self.zero(layout.arena, blocks);
     }
 
-    /// Returns the number of bytes of memory in use, without the arena.
+    /// Returns the memory that the segment uses without its arena, in bytes.
     pub fn memory(&self) -> u64 {
         let control = &self.fixed().control;
         let slots = (control.usable.get() as usize).min(self.layout().slots);

@@ -20,12 +20,13 @@ pub const LIVE: u32 = 1;
 pub const REMOVED: u32 = 2;
 /// The value of [`Rights::state`] for a segment without a queue, whose last queue was of the first generation.
 const VACANT: u32 = 4;
-/// The bits of the state below the generation: live, vacant or removed.
+/// The bits of the state that show whether the queue is live, vacant or removed. The bits above them show the generation.
 const KIND: u32 = 0xff;
 /// The number that each further generation adds to the state.
 const NEXT: u32 = 0x100;
 
-/// The position of a queue in the sequence of queues that a segment holds. The number is also the value of the state while the queue exists.
+/// The position of a queue in the sequence of queues that a segment holds. The field contains the value that [`Rights::state`] has while the queue
+/// exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(u32);
 
@@ -36,8 +37,8 @@ impl Default for Generation {
 }
 
 impl Generation {
-    /// The largest generation: a segment holds at most 1,008 queues. With this number, a process that uses 64 indices in turn repeats an identifier
-    /// as late as possible: after 63 times 65,535 queues.
+    /// The largest generation: a segment holds at most 1,008 queues. With this limit, a process that uses 64 indices in turn repeats an identifier as
+    /// late as possible: after 63 times 65,535 queues.
     pub const LAST: Generation = Generation(LIVE + 1007 * NEXT);
 
     /// Returns the number of the generation; the first generation has number 0.
@@ -64,7 +65,7 @@ impl Generation {
 pub struct State(u32);
 
 impl State {
-    /// Decodes the word as it was read from a file.
+    /// Decodes a state word that was read from a queue's file.
     #[must_use]
     pub fn of_word(word: u32) -> State {
         State(word)
@@ -212,8 +213,8 @@ impl Rights {
         self.state.load(Ordering::Relaxed) == generation.vacant()
     }
 
-    /// Makes the next queue of a vacant segment, which the caller has filled in under the lock. Returns None if another process has taken
-    /// the segment away.
+    /// Turns a vacant segment into the next queue. The caller holds the lock, and has already filled in the other words of the new queue. Returns
+    /// None if another process has taken the segment away.
     pub(crate) fn revive(&self, _: ReceiverHeld<'_>, last: Generation) -> Option<Generation> {
         let next = last.next()?;
         // Release: GENERATION. A process that finds the new state finds the new identifier.
@@ -316,7 +317,7 @@ impl Rights {
         self.publish(held, now);
     }
 
-    /// Publishes a change that was made at `now`, in seconds since 1970.
+    /// Publishes a change of the rights that was made at `now`, in seconds since 1970.
     pub(crate) fn publish(&self, _: ReceiverHeld<'_>, now: u64) {
         self.changed_at.store(now, Ordering::Relaxed);
         self.next_version(self.version() & CLOSED);

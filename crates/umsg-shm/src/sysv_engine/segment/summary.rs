@@ -139,7 +139,7 @@ impl Liveness for Home {
 }
 
 impl HeaderView {
-    /// Maps the header in a file of which [`summary`] has returned the contents.
+    /// Maps the header of a file that [`summary`] has checked.
     ///
     /// # Errors
     /// `System` if the page can't be mapped.
@@ -223,7 +223,7 @@ impl HeaderView {
     }
 }
 
-/// The beginning of the file: header, rights and the first lines of the control block.
+/// The beginning of the file: header, rights and the first cache lines of the control block.
 struct Bytes([u8; BEGINNING]);
 
 const RIGHTS: usize = offset_of!(Fixed, rights);
@@ -247,7 +247,7 @@ impl Bytes {
         Ok(Bytes(bytes))
     }
 
-    /// Returns whether the words may be those of two queues of the segment that existed one after the other.
+    /// Returns whether the words may come from two queues that the segment held one after the other.
     fn may_be_mixed(&self) -> bool {
         self.state()
             .live()
@@ -317,7 +317,7 @@ impl Bytes {
                     expected: VERSION,
                 });
             }
-            // All other words are valid: a salvage can write the magic number.
+            // Version and layout hash are right, so the file is a damaged queue: a salvage can write the magic number.
             (false, true) => return Err(AttachError::Damaged(NO_MAGIC)),
             (false, false) => return Err(AttachError::NotAQueue(NO_MAGIC)),
         }

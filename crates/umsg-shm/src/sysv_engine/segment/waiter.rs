@@ -5,7 +5,7 @@ use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sysv_engine::order::Want;
 use crate::waiters::{self, Node};
 
-/// A node, and the wait of its thread.
+/// A node, and the data of its thread's wait.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct WaiterRecord {
@@ -124,7 +124,7 @@ impl WaiterRecord {
         waiters::settle(&self.node)
     }
 
-    /// Notes the length of the message that a receiver can't accept. The reply [`Reply::TooSmall`] follows.
+    /// Notes the length of the message that a receiver can't accept. The caller then ends the wait with [`Reply::TooSmall`].
     pub(crate) fn note_too_long(&self, _: ReceiverHeld<'_>, len: usize) {
         self.size.set(len as u64);
     }

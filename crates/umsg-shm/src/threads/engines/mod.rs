@@ -12,7 +12,7 @@ const PATIENT: Duration = Duration::from_secs(60);
 /// A time-out that is too short if the other threads are slow.
 const IMPATIENT: Duration = Duration::from_micros(200);
 
-/// Repeats a call until it succeeds. Each call has this time-out.
+/// Repeats a call until it succeeds. `patience` is the time-out of each of these calls.
 fn insist<T, E>(patience: Duration, mut call: impl FnMut(Deadline) -> Result<T, E>) -> T
 where
     E: std::fmt::Debug + PartialEq,
@@ -27,7 +27,7 @@ where
     }
 }
 
-/// The answer of an engine to a call whose time-out is over.
+/// A type of refusals that has a value for a time-out.
 trait TimedOut {
     const TIMED_OUT: Self;
 }
@@ -40,7 +40,7 @@ impl TimedOut for crate::sysv_engine::Refused {
     const TIMED_OUT: Self = Self::TimedOut;
 }
 
-/// The numbers of messages that are sent together and received together.
+/// Receives the messages of a batch: a buffer for one message, and copies of the messages received so far.
 #[derive(Default)]
 struct Several {
     room: Vec<u8>,

@@ -37,7 +37,7 @@ fn send_in_place(engine: &Engine, messages: &[Vec<u8>]) {
     }
 }
 
-/// Receives a message in place. Each message is given back once, and another thread may then get it.
+/// Receives a message in place. Each message goes back to the queue after its first lease, and another thread may then get it.
 fn receive_in_place(engine: &Engine) -> Vec<Vec<u8>> {
     loop {
         let lease = insist(PATIENT, |by| engine.lease(current(), by));

@@ -32,7 +32,7 @@ fn receive(engine: &Engine, want: Want, patience: Duration) -> Vec<Vec<u8>> {
     vec![bytes]
 }
 
-/// Receives a message in place. Each message is given back once, and another thread may then get it.
+/// Receives a message in place. Each message goes back to the queue after its first lease, and another thread may then get it.
 fn receive_in_place(engine: &Engine, want: Want) -> Vec<Vec<u8>> {
     loop {
         let lease = insist(PATIENT, |by| engine.lease(&call(by), want));

@@ -109,7 +109,7 @@ pub(super) fn find_or_make(base: &Path, of: IpcNamespace) -> Result<PathBuf, Nam
     Err(NamespaceError::changing("mkdir", base, Errno::EXIST))
 }
 
-/// Makes a directory with the mode of the base. Until the directory has this mode, it is closed to other users.
+/// Makes the directory `path`. Only the caller has access to it, until it gets the permission bits of the directory `base`.
 fn make(base: &Path, path: &Path) -> std::io::Result<()> {
     let mode = files::metadata(base)?.permissions().mode() & 0o1777;
     DirBuilder::new().mode(0o700).create(path)?;

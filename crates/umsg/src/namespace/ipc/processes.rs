@@ -54,7 +54,7 @@ impl Others {
             }
             processes.extend(new);
         }
-        // A namespace can live without a process, because of a mount or a descriptor.
+        // An IPC namespace can live without a process, because of a mount or a descriptor.
         let mounts = files::read("/proc/self/mountinfo");
         others.has_failed |= mounts.is_err();
         let mounts = String::from_utf8_lossy(&mounts.unwrap_or_default()).into_owned();
@@ -84,8 +84,8 @@ impl Others {
         others
     }
 
-    /// Returns the names in a directory of /proc that are numbers. A list that ends early is a failure, because a process that the list lacks may use
-    /// any directory. A missing list is no failure if the process has ended or belongs to another user.
+    /// Returns the numbers among the names in a directory of /proc. Sets `has_failed` if the listing ends early, because any process may be missing
+    /// in the list. A directory that can't be listed at all is no failure if its process has ended or belongs to another user.
     fn numbers(&mut self, directory: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
         let mut read = || {
@@ -159,7 +159,7 @@ fn is_supervisor(process: u32) -> bool {
         .is_ok_and(|name| name.trim_ascii_end() == SUPERVISOR.to_bytes())
 }
 
-/// Returns the inode of the namespace in a line of mountinfo, and the path of the mount. Source: proc_pid_mountinfo(5).
+/// Returns the inode of the IPC namespace that a line of mountinfo shows, and the path of the mount. Source: proc_pid_mountinfo(5).
 fn mounted(line: &str) -> Option<(u64, String)> {
     let mut fields = line.split(' ').skip(3);
     let root = fields.next()?.strip_prefix("ipc:[")?.strip_suffix(']')?;

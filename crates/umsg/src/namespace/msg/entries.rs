@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns the entry of a key and its symlink; None if the symlink leads to no queue.
+    /// Returns the entry for the symlink `link` of `key`; None if the symlink leads to no queue.
     pub(crate) fn of(link: KeySymlink, key: i32) -> Option<Entry> {
         let (id, varies) = match link {
             KeySymlink::Of(id) => (id, false),
@@ -54,7 +54,7 @@ impl Entry {
 }
 
 impl Files {
-    /// Returns the key symlinks that have files, by index.
+    /// Returns the key symlinks that have files, in the order of their indices.
     ///
     /// # Errors
     /// `Namespace(NotAccessible)` if the caller may not list the directory; `TooManyFiles`, `System`.

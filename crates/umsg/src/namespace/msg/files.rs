@@ -19,7 +19,7 @@ use umsg_shm::sys::rights::unlink_of;
 /// Only the creator has access until the file gets its final mode.
 const PRIVATE: u32 = 0o600;
 
-/// The directory, opened and checked.
+/// The directory of System V queues, opened and checked.
 #[derive(Debug)]
 pub(crate) struct Files(Directory);
 
@@ -137,7 +137,7 @@ impl NewFile {
         self.staged().file()
     }
 
-    /// Gives the file an index.
+    /// Gives the file the name of this index.
     ///
     /// # Errors
     /// `AlreadyExists`: the name is taken. `Denied`, `NoSpace`, `NoMemory`, `System`.
@@ -149,7 +149,7 @@ impl NewFile {
 }
 
 impl Drop for NewFile {
-    /// Removes a temporary name. The file stays if it has an index.
+    /// Removes the temporary name. The file continues to exist if it also has the name of an index.
     fn drop(&mut self) {
         if let Some(staged) = self.staged.take() {
             staged.discard(&self.files.0);

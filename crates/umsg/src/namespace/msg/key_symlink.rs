@@ -59,7 +59,7 @@ impl Files {
         Ok(())
     }
 
-    /// Gives a key symlink to a user, if the caller has the permission. The queue's file and its key symlink have the same owner.
+    /// Makes a user the owner of a key symlink, if the caller has the permission. The queue's file and its key symlink have the same owner.
     pub(crate) fn give_key_symlink(&self, name: &str, user: Uid) {
         let (at, path) = self.directory().locate(name);
         let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);

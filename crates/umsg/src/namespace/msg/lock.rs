@@ -159,7 +159,7 @@ fn attempt(directory: &OwnedFd) -> Result<&'static Thread, Errno> {
 }
 
 impl Locked {
-    /// Returns whether this is the lock of a user.
+    /// Returns whether this is the lock of `user`.
     pub(in crate::namespace) fn is_of(&self, user: u32) -> bool {
         self.user == user
     }

@@ -24,8 +24,8 @@
 //! A process without permission to open the file can read its key symlink. The same is true in the kernel: the identifier of a queue is not secret,
 //! and the errors for a removed queue and for a forbidden queue differ.
 //!
-//! Each key has one key symlink, so the symlink's owner decides to which queue the key leads. In a sticky directory, only this user, root
-//! and the owner of the directory can replace the key symlink or the file of its index. A stale key symlink of another user blocks the key.
+//! Each key has one key symlink, so the symlink's owner decides to which queue the key leads. In a sticky directory, only this user, root and the
+//! directory's owner can replace the key symlink, or the queue's file to which it leads. A stale key symlink of another user blocks the key.
 //!
 //! No protocol needs a lock that another user could hold. Concurrent steps of two processes are decided as follows:
 //!

@@ -1,7 +1,7 @@
 //! The source of identifiers: each user's last identifier, in the file `next` of that user's directory (`own_directory.rs`).
 //!
-//! The file has 8 bytes, little-endian: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often the indices wrapped
-//! around. The sequence number of an identifier is the turn modulo 65,535.
+//! The file has 8 bytes, little-endian. They are the *count*: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often the
+//! indices wrapped around. The sequence number of an identifier is the turn modulo 65,535.
 //!
 //! The largest count of all users is valid. A user's count only grows, because it is written under the user's lock. An identifier is written before
 //! its queue exists. If a creator first takes an index and then reads the counts, the creator gets an identifier that this index never had.
@@ -38,7 +38,7 @@ const LEAST_CYCLE: u32 = 64;
 /// The assumed minimum time of a turn, in nanoseconds, on average since 1970. A count that has grown faster is forged.
 const TURN: u64 = 10_000;
 
-/// The last identifier.
+/// The identifier that was assigned last. The next one follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Next {
     turn: u64,
@@ -81,7 +81,7 @@ impl Next {
         (sequence * INDICES + index) as i32
     }
 
-    /// Returns the turn.
+    /// Returns the turn of the last identifier.
     pub(crate) fn turn(self) -> u64 {
         self.turn
     }

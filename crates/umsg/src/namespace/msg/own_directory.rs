@@ -134,7 +134,7 @@ fn stamp_of(base: &Path) -> Option<Stamp> {
 }
 
 fn is_known_alone(stamp: Option<Stamp>) -> bool {
-    // If a signal handler or a forked child finds the lock taken, it reads the directory.
+    // If a signal handler or a forked child finds the mutex locked, it reads the directory instead.
     let known = ALONE.try_lock().ok().and_then(|alone| *alone);
     stamp.is_some_and(|stamp| known == Some((stamp, caller())))
 }

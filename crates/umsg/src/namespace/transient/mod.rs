@@ -155,7 +155,7 @@ fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
     })
 }
 
-/// Returns whether a directory belongs to no queue: its mode is another one, or the caller can list the directory and finds an unknown entry.
+/// Returns whether a directory belongs to no queue: its mode differs from [`MODE`], or the caller can list the directory and finds an unknown entry.
 fn is_foreign(home: &Directory) -> bool {
     if home.mode() != MODE {
         return true;

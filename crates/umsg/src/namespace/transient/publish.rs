@@ -49,7 +49,7 @@ impl Patience {
     }
 }
 
-/// Gives a file its name, in its own directory.
+/// Publishes a queue's file: puts the file into a directory of its own, which then gets the queue's name.
 ///
 /// # Errors
 /// The errors of [`make_way`], and those of creating a directory.

@@ -197,7 +197,7 @@ fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
             // Another process inspects the file, or removes it.
             Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_LOOKS),
             Err(error) => return Err(error),
-            // The file has users, or a process that inspected it has just released it.
+            // The file has users, or a process that inspected the file has just released its lock.
             Ok(()) => was_open = true,
         }
     }
