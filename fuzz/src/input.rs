@@ -1,4 +1,4 @@
-//! An input, read from its beginning.
+//! The input of a fuzz target, which is read from its beginning.
 
 /// The rest of an input. Zeroes follow its end.
 pub(crate) struct Input<'a>(&'a [u8]);
@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
         u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
 
-    /// Takes all remaining bytes.
+    /// Consumes all remaining bytes, and returns them.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

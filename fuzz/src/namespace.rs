@@ -47,7 +47,7 @@ fn next(home: &Home, input: &mut Input<'_>) {
     use_keys(home);
 }
 
-/// Creates labels and files of System V queues with arbitrary numbers and contents.
+/// Creates key symlinks, and other names of System V queues, with arbitrary numbers and contents.
 fn labels(home: &Home, input: &mut Input<'_>) {
     for _ in 0..input.byte() % 8 {
         let number = u32::from(input.byte() % 4);

@@ -22,7 +22,7 @@ pub fn run(home: &Home, data: &[u8]) {
     let info = snapshot.info();
     assert!(info.messages <= bytes.len());
     assert_eq!(snapshot.messages().len(), info.messages);
-    // Writing a snapshot that was read produces the same bytes.
+    // A snapshot that was read can be written, and the written bytes can be read again.
     let mut again = Vec::new();
     snapshot.write(&mut again).expect("memory");
     Snapshot::read(&mut &again[..]).expect("what was written");

@@ -33,7 +33,7 @@ pub fn run(home: &Home, data: &[u8]) {
     clear(home);
 }
 
-/// Removes the files of all System V queues without the library, because the input may have made some queues invalid.
+/// Removes the files of all System V queues by system calls, not by the library, because the input may have made some queues invalid.
 pub(crate) fn clear(home: &Home) {
     for entry in std::fs::read_dir(home.path("msg")).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -55,7 +55,7 @@ pub(crate) fn make(home: &Home) -> (Queue, PathBuf) {
     (queue, path)
 }
 
-/// Opens the existing queue of this name, and uses it.
+/// Opens the existing queue of the key, and uses it.
 pub(crate) fn use_what_is_there(home: &Home, input: &mut Input<'_>) {
     let mut options = OpenOptions::new();
     options.namespace(&home.namespace);

@@ -89,7 +89,7 @@ unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
-    /// Takes the bytes of an object for reading.
+    /// Gets the bytes of an object for reading.
     ///
     /// # Safety
     /// The caller keeps `object` alive, and drops the result with the global interpreter lock held.
@@ -108,7 +108,7 @@ impl Bytes {
         unsafe { Bytes::viewed(object, SIMPLE, "a bytes-like object is required") }
     }
 
-    /// Takes the bytes of an object for writing.
+    /// Gets the bytes of an object for reading and writing.
     ///
     /// # Safety
     /// The conditions of [`of`](Self::of).

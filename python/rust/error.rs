@@ -63,7 +63,7 @@ const NAMES: [&str; 17] = [
 
 static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
 
-/// Finds the classes. The module calls it when it is imported.
+/// Finds the classes, when the module is imported.
 pub fn find_classes(py: Python<'_>) -> PyResult<()> {
     CLASSES.get_or_try_init(py, || {
         let errors = py.import("umsg._errors")?;

@@ -3,7 +3,7 @@
 use crate::gil::Guarded;
 use pyo3::prelude::*;
 
-/// The object of a handle.
+/// The use of an object, and the object while no thread uses it.
 enum State<T> {
     Open(T),
     /// A thread uses the object. True if the object is closed after this use.

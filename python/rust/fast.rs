@@ -140,7 +140,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
     }
 }
 
-/// Runs the body of a method.
+/// Calls the body of a method with the method's object and arguments.
 ///
 /// # Safety
 /// The arguments are those of a call with METH_FASTCALL and METH_KEYWORDS, of a method of the class `C`.

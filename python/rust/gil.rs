@@ -21,7 +21,7 @@ impl<T> Guarded<T> {
         Guarded(UnsafeCell::new(value))
     }
 
-    /// Calls a function with the value.
+    /// Calls `work` with the value.
     ///
     /// # Safety
     /// `work` neither runs code of Python (calls, conversions, the end of an object) nor releases the lock, and makes no nested call of `with` for
@@ -34,7 +34,7 @@ impl<T> Guarded<T> {
 }
 
 impl<T> Guarded<Option<T>> {
-    /// Takes the value, which is None afterwards.
+    /// Returns the value, and leaves None in its place.
     pub fn take(&self, py: Python<'_>) -> Option<T> {
         // SAFETY: the work runs no code of Python.
         unsafe { self.with(py, Option::take) }
@@ -47,7 +47,7 @@ impl<T> Guarded<Option<T>> {
 }
 
 impl<T> Guarded<Option<Arc<T>>> {
-    /// Returns the value for a call that may release the lock.
+    /// Returns a reference to the value, for a call that may release the lock.
     pub fn shared(&self, py: Python<'_>) -> Option<Arc<T>> {
         // SAFETY: as in `take`.
         unsafe { self.with(py, |value| value.clone()) }

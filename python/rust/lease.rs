@@ -234,7 +234,7 @@ impl Exporter for Lease {
 }
 
 impl Lease {
-    /// Ends the views of the property `data`, and takes the lease if no other view exists.
+    /// Releases the view of the property `data`. If no other view exists, takes the lease out of this object.
     fn take(&self, py: Python<'_>) -> PyResult<Held> {
         // SAFETY: the work runs no code of Python.
         let data = unsafe { self.state.with(py, |state| state.data.take()) };

@@ -66,7 +66,7 @@ impl<const N: usize> Write for Bytes<N> {
 }
 
 struct StoredEvent {
-    /// The number that gives the order of the events.
+    /// The number by which the events are sorted.
     number: u64,
     level: Level,
     kind: &'static str,
@@ -155,7 +155,7 @@ fn sleep_while(seen: u32) {
     };
 }
 
-/// Takes the stored events.
+/// Returns the stored events in order, and frees their places.
 fn take() -> Vec<StoredEvent> {
     let places = STORED.iter().filter_map(|place| place.try_lock().ok());
     let mut events: Vec<StoredEvent> = places.filter_map(|mut place| place.take()).collect();

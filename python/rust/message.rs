@@ -70,7 +70,7 @@ impl<E> From<PyErr> for Missed<E> {
     }
 }
 
-/// Room for messages, one after the other.
+/// A buffer for messages, which lie one after the other.
 pub struct Room<'a, K> {
     buffer: &'a mut [u8],
     used: usize,
@@ -81,7 +81,7 @@ pub struct Room<'a, K> {
 }
 
 impl<'a, K> Room<'a, K> {
-    /// `most` is the number of messages.
+    /// `most` is the maximum number of messages.
     pub fn new(buffer: &'a mut [u8], most: usize) -> Room<'a, K> {
         Room {
             buffer,
@@ -92,7 +92,7 @@ impl<'a, K> Room<'a, K> {
         }
     }
 
-    /// Returns room for a message, if there is some.
+    /// Returns the free part of the buffer, if a message of `len` bytes fits into it.
     pub fn place(&mut self, len: usize) -> Option<&mut [u8]> {
         match self.buffer.len() - self.used >= len {
             true => self.buffer.get_mut(self.used..),

@@ -102,7 +102,7 @@ impl Exporter for Reservation {
 }
 
 impl Reservation {
-    /// Ends the views of the property `data`, and takes the room if no other view exists.
+    /// Releases the view of the property `data`. If no other view exists, takes the room out of this object.
     fn take(&self, py: Python<'_>) -> PyResult<(posix::Reservation<'static>, u32)> {
         // SAFETY: the work runs no code of Python.
         let data = unsafe { self.state.with(py, |state| state.data.take()) };

@@ -247,7 +247,7 @@ impl SysVSnapshot {
         self.0.info().key
     }
 
-    /// The bytes that could be queued.
+    /// The maximum number of bytes that could be queued.
     #[getter]
     fn qbytes(&self) -> u64 {
         self.0.info().qbytes

@@ -7,7 +7,7 @@ use pyo3::types::PyTuple;
 use std::time::{Duration, Instant, SystemTime};
 use umsg::posix::Until;
 
-/// The time that a call may wait.
+/// The maximum time that a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     Forever,

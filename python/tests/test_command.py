@@ -80,7 +80,7 @@ def test_the_package_has_the_command_and_its_drop_in(namespace: str, tmp_path: P
     if WANTED is None and command is None:
         pytest.skip("the package has no command")
     assert command is not None and drop_in is not None
-    # Neither PATH nor a variable names anything of umsg.
+    # Neither PATH nor a variable leads to a program or a library of umsg.
     clean = {"PATH": str(tmp_path), "UMSG_DIR": namespace}
     for words in [command], [sys.executable, "-m", "umsg"]:
         ran = subprocess.run([*words, "--version"], env=clean, capture_output=True, text=True, timeout=60)

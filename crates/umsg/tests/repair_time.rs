@@ -1,7 +1,7 @@
 //! The time that a repair of a deep queue takes, for each API, after a death under its lock.
 //!
-//! The goal is 10 ms for 65,536 messages in a release build. The times are printed, with and without the page faults of
-//! a process that maps the queue for the first time. The median of several repairs is asserted.
+//! The goal is 10 ms for 65,536 messages in a release build. The tests print the times of the repairs, with and without the page faults of a process
+//! that maps the queue for the first time. The tests fail if the median of several repairs is above the limit.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn full_queue(place: &Place, priority: impl Fn(&mut Random) -> u64) -> Queue {
     queue
 }
 
-/// Kills a receiver at `point` and measures the next receive, which repairs.
+/// Kills a receiver at `point`, and measures the time of the next receive, which repairs the queue.
 fn kill_and_repair(place: &Place, queue: &Queue, point: &str, newcomer: bool) -> Duration {
     let repairs = queue.status().statistics.receiver_repairs;
     let mut victim = Child::run(|| {
@@ -91,7 +91,7 @@ fn measure(what: &str, point: &str, priority: impl Fn(&mut Random) -> u64) {
     let held = queue.attributes().messages;
     let received = std::iter::from_fn(|| queue.try_receive(&mut [0; 64]).ok()).count();
     assert_eq!(received, held);
-    // The first message was received before. In each round, the dead process and the repairer took one message each.
+    // This function received one message before the rounds. In each round, the killed process and the repairer took one message each.
     assert_eq!(received, MESSAGES as usize - 1 - 4 * ROUNDS);
 }
 
@@ -163,7 +163,7 @@ fn a_deep_system_v_queue_is_repaired_in_milliseconds() {
     assert_eq!(left, MESSAGES as usize - 4 * ROUNDS);
 }
 
-/// A ring that is nearly full, and will soon grow.
+/// Creates a ring that has room for 8,192 more messages, and grows before it is full.
 fn deep_ring(place: &Place) -> Ring {
     let mut options = Options::new();
     let ring = options
@@ -192,7 +192,7 @@ fn a_deep_ring_is_repaired_in_milliseconds() {
         });
         victim.expect(Exit::Signal(libc::SIGKILL), "GROW_COUNTED");
         let begun = Instant::now();
-        // The owner makes the first call. A sender would first wait, for a slice, until the loan of the lock ends.
+        // The owner makes the first call. A sender would first wait, for a slice, until the loan of the sender lock ends.
         ring.try_receive().expect("a message");
         let took = begun.elapsed();
         assert_ne!(ring.status().repairs, 0);

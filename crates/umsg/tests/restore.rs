@@ -67,7 +67,7 @@ fn messages_keep_their_senders_and_times() {
     assert_eq!(returns, [0, 0, 0, 3]);
     let leases: Vec<Lease<'_>> = (0..4).map(|_| queue.receive_lease().unwrap()).collect();
     assert_eq!((leases[0].deliveries(), leases[3].deliveries()), (1, 4));
-    // The messages were sent in 1970, and at a future time.
+    // Of these messages, the last one was sent in 1970, and the send time of the first one may be in the future.
     assert!(messages[3].age() > Duration::from_secs(50 * 365 * 86_400));
     let ahead = messages[0].sent > std::time::SystemTime::now();
     assert_eq!(messages[0].age().is_zero(), ahead);
@@ -90,7 +90,7 @@ fn a_restored_queue_treats_messages_as_the_saved_one_did() {
     );
     let status = copy.unwrap().status();
     assert_eq!((status.on_full, status.dead_letter), (OnFull::Block, None));
-    // The last message of the sample was sent in 1970, so it has expired when its turn comes.
+    // The last message of the sample was sent in 1970, so it has expired, and the loop does not receive it.
     let mut data = Vec::new();
     while let Ok(lease) = queue.try_receive_lease() {
         data.push(lease.to_vec());
@@ -424,7 +424,8 @@ fn send_numbers(queue: &Queue, sender: u8, priority: u32, end: &AtomicBool) {
     }
 }
 
-/// Fails if a sender's messages have a duplicate or a gap. Returns the messages of each sender.
+/// Fails if a sender's messages have a duplicate or a gap. Returns for each sender the number of its first message, and the number after that of its
+/// last message.
 #[track_caller]
 fn assert_runs(messages: impl Iterator<Item = (Vec<u8>, u32)>) -> HashMap<u8, (u32, u32)> {
     let mut runs: HashMap<u8, (u32, u32)> = HashMap::new();
@@ -505,7 +506,7 @@ fn how_often_a_restored_message_came_back_is_not_said_of_the_next_in_its_slot() 
     let snapshot = Snapshot::read(&mut &saved[..]).unwrap();
     let copy = snapshot.restore("/copy", &options).unwrap();
     copy.try_receive(&mut [0; 100]).unwrap();
-    // Uses all slots once.
+    // Uses each slot at least once.
     for _ in 0..200 {
         copy.try_send(b"new", 0).unwrap();
         let lease = copy.try_receive_lease().unwrap();

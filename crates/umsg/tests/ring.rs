@@ -70,7 +70,7 @@ fn a_forked_child_that_ends_does_not_close_its_parents_ring() {
     let mut ring = owner(&place, 16);
     let descriptor = ring.pollable().as_raw_fd();
     let mut child = Child::run(|| {
-        // SAFETY: the child has its own copy of all memory and leaves without running other destructors.
+        // SAFETY: the child has its own copy of all memory, and ends without dropping `ring` a second time.
         drop(unsafe { std::ptr::read(&raw const ring) });
         0
     });
@@ -226,7 +226,7 @@ fn passing_a_descriptor_to_a_ring_without_its_doorbell_fails_with_owner_dead() {
     let place = Place::new();
     let ring = Options::new().create_in(&place.namespace, "/left").unwrap();
     let sender = Sender::open_in(&place.namespace, "/left").unwrap();
-    // Imitates a process that finds the owner dead a moment before the owner has ended.
+    // Removes the doorbell, as does a process that finds the owner dead a moment before the owner has ended.
     let mut entries = place.path().join("ring").read_dir().unwrap();
     let is_bell = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes()[0] == b'.';
     let bell = entries

@@ -44,7 +44,7 @@ fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
     let mut rounds = Rounds::new();
     while let Some(round) = rounds.next(figures.kills_at(point) > before) {
         let nth = match point {
-            // A ring passes these points once in its life.
+            // In these scenarios, a ring passes the points of growth only once.
             point if point.starts_with("GROW") => 1,
             _ => 1 + round * 3 % 7,
         };
@@ -79,7 +79,7 @@ fn a_sender_that_is_killed_while_a_ring_overflows_or_is_full_loses_no_room() {
     ]);
 }
 
-/// Sends without end, and waits for room. Ends when a send reports that no process receives.
+/// Sends without end, and waits for room. Ends when a send reports that the owner is dead, or that the ring is closed.
 fn send_until_refused(place: &Place, in_batches: bool) -> i32 {
     let opened = wait_until(STUCK, || Sender::open_in(&place.namespace, NAME).is_ok());
     if !opened {
@@ -103,7 +103,7 @@ fn send_until_refused(place: &Place, in_batches: bool) -> i32 {
     }
 }
 
-/// Returns the files of the rings' directory.
+/// Returns the number of files in the rings' directory.
 fn left(place: &Place) -> usize {
     std::fs::read_dir(place.path().join("ring"))
         .unwrap()

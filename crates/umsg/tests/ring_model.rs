@@ -1,7 +1,7 @@
 //! A ring compared with a plain model: after every sequence of calls both are in the same state.
 //!
-//! The model is a deque with a bound. The model checks the order of each sender, losses and duplicates, the bound with its
-//! three results, the filter, states and batches; and that a wait sleeps at most once.
+//! The model is a deque with a bound. The tests check the order of each sender's messages, losses and duplicates, the bound with its three results,
+//! the filter, the states and the batches; and that a wait sleeps at most once.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A plain model of a ring.
 struct Model {
-    /// Sender, number, length.
+    /// The sender, the number and the length of each message.
     messages: VecDeque<(usize, u64, usize)>,
     bound: usize,
     state: Result<(), SendError>,

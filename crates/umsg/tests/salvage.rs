@@ -50,7 +50,7 @@ fn repair(place: &Place) -> Repaired {
     posix::repair(&place.namespace, "/q").expect("a repair")
 }
 
-/// A queue with messages in the store and in the ring, some of them long, of which one was received; and its contents.
+/// Returns a queue with messages in the store and in the ring, some of them long, and the data of these messages. One earlier message was received.
 fn filled(place: &Place) -> (Queue, Vec<Vec<u8>>) {
     let queue = place.create("/q", 50, 400);
     for n in 0..20_u8 {
@@ -62,7 +62,7 @@ fn filled(place: &Place) -> (Queue, Vec<Vec<u8>>) {
         queue.try_send(&[n; 11], 2).unwrap();
     }
     let all = queue.messages(100).unwrap();
-    // The inspection has moved the messages of the ring into the store.
+    // The call of `messages` has moved the messages of the ring into the store. Only these two messages are in the ring.
     queue.try_send(&[25; 300], 0).unwrap();
     queue.try_send(&[26; 5], 0).unwrap();
     let messages = all.into_iter().map(|message| message.data);
@@ -90,7 +90,7 @@ fn works(queue: &Queue, messages: usize, size: usize) {
     assert_eq!(drain(queue).len(), messages);
 }
 
-/// Returns the number of processes that wait.
+/// Returns the number of waiters of the queue.
 fn blocked(place: &Place) -> usize {
     let diagnosis = posix::diagnose(&place.namespace, "/q").unwrap();
     diagnosis.blocked.len()
@@ -190,7 +190,7 @@ fn a_corrupted_queue_that_is_reported_healthy_works() {
             let ends = [8192, 16_384, 280_000, 600_000, 800_000, whole.len() as u64];
             let end = ends[random.below(6) as usize];
             let offset = 128 + random.below(end - 136);
-            // The file has no copy of the creator's settings, so the test does not overwrite them.
+            // The file has no copy of the creator's settings, so the test does not overwrite the bytes of these settings.
             if !(6520..6784).contains(&offset) {
                 write(&path(&place), offset, &random.next().to_le_bytes());
             }
@@ -274,7 +274,7 @@ fn a_repair_takes_up_what_the_dead_have_left_and_leaves_the_rest_alone() {
         assert_eq!(repaired.kept, None, "{point}: it need not be made anew");
     }
     let found = drain(&queue);
-    // Each killed process has sent a message, and the lease of the last process came back.
+    // Each killed process has sent a message, and the message that the last process leased came back.
     assert!(found.len() >= held.len() && found.contains(&b"sent".to_vec()));
     works(&queue, 50, 400);
     assert!(repair(&place).done.is_empty());

@@ -30,7 +30,7 @@ const POINTS: [&str; 8] = [
     "SALVAGE_EMPTIED",
     "SALVAGE_DONE",
 ];
-/// The points at which a message is in the ring.
+/// The points that a repair passes only if its kind of queue has a ring.
 const IN_RING: [&str; 2] = ["SALVAGE_MARKED", "SALVAGE_EMPTIED"];
 /// The mark of a queue that is being rebuilt: docs/format.md.
 const MENDING: u32 = 2;
@@ -39,13 +39,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ROUNDS: usize = 24;
 const KEY: i32 = 0x77;
 const NAME: &str = "/q";
-/// The longest message, in bytes.
+/// The length of the longest message, in bytes.
 const SIZE: usize = 400;
 
 /// One kind of queue, with messages in it.
 trait Kind {
     const NAME: &'static str;
-    /// Offsets and values for corruption.
+    /// The ways to corrupt the queue: each is an offset in the file, and the bytes that are written there.
     const SCRIBBLES: &'static [(u64, &'static [u8])];
     /// The offset of the mark of damage, or of rebuilding: docs/format.md.
     const DAMAGE: u64;
@@ -241,7 +241,7 @@ fn kill_one<K: Kind>(
     let mut found = [0; 4];
     let file = fs::File::open(kind.file()).unwrap();
     file.read_exact_at(&mut found, K::DAMAGE).unwrap();
-    // A process that uses a corrupted queue before any repair has begun may do anything to it.
+    // While the file has no mark, a call could do anything to the corrupted queue. So the test makes no calls then.
     let mark = u32::from_ne_bytes(found);
     let sent = match mark {
         0 => 0,
@@ -251,8 +251,8 @@ fn kill_one<K: Kind>(
     assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
     let held_the_lock = |problem: &Problem| problem.kind == ProblemKind::Died;
     if mark == 0 && repaired.before.problems.iter().any(held_the_lock) {
-        // The repair died with the lock before it had marked the queue as corrupted. So the next repair trusted the words of the queue, as after any
-        // death.
+        // The repair died as the owner of the lock, before it had marked the queue as corrupted. So the next repair trusted the words of the queue,
+        // as after any death.
         return Some(mark);
     }
     // This process still holds the leased messages. All other messages are compared with those of a new copy of the queue.
@@ -282,7 +282,8 @@ fn kill_one<K: Kind>(
     Some(mark)
 }
 
-/// A new process and an older one call. Neither hangs, and both learn how many of their messages were sent.
+/// Sends a message from a new process, and one through the earlier handle of this process. Fails if the new process hangs. Returns how many of the
+/// two messages were sent.
 fn expect_answers<K: Kind>(kind: &K, what: &str) -> usize {
     let mut newcomer = Child::run(|| i32::from(kind.send()));
     let Some(Exit::Code(sent @ 0..=1)) = newcomer.wait(PATIENCE) else {
@@ -337,7 +338,7 @@ fn kill_at_random<K: Kind>(seed: u64) {
                 kind.repair();
                 0
             });
-            // The first repair has no time to finish.
+            // In the first round, the repair is killed at once, and has no time to finish.
             let time = random.below(12_000) * round.min(1);
             std::thread::sleep(Duration::from_micros(time));
             repairer.signal(libc::SIGKILL);
@@ -353,7 +354,7 @@ fn kill_at_random<K: Kind>(seed: u64) {
 /// The time that a repair lives after it has begun to rebuild a queue, in nanoseconds.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 
-/// A timer that kills this process.
+/// Starts a timer that kills this process after `LEFT`.
 fn light_fuse() {
     // SAFETY: zeroed memory is a valid sigevent and a valid itimerspec; all pointers are to locals.
     unsafe {
@@ -376,7 +377,7 @@ fn kill_while_repairing<K: Kind>(seed: u64) {
     let mut half_made = 0;
     for round in 0..ROUNDS {
         let scribble = round % K::SCRIBBLES.len();
-        // The time ranges from less to more than the time of a repair.
+        // The time ranges from less to more than a repair takes.
         LEFT.store(1 + random.below(500 << (round % 12)), Ordering::Relaxed);
         let mark = kill_one::<K>(scribble, &format!("seed {seed}, mending"), |kind| {
             let mut repairer = Child::run(|| {
@@ -393,7 +394,7 @@ fn kill_while_repairing<K: Kind>(seed: u64) {
     assert_ne!(half_made, 0, "{}: no process died in time", K::NAME);
 }
 
-/// Dies after a while, during which another repair begins.
+/// Kills this process after a while, during which another repair begins.
 fn linger() {
     std::thread::sleep(Duration::from_millis(15));
     // SAFETY: ends this process.

@@ -51,7 +51,7 @@ fn no_process_talks_to_the_users_of_another_name_of_a_queues_file() {
         let error = listed.queue.expect_err("no queue");
         assert!(matches!(error, OpenError::SecondName), "{error}");
     }
-    // The file and all its names belong to the owner. Without the second name the queue is unchanged.
+    // The file and all its names belong to the owner. Once the second name is removed, the queue works as before.
     as_user(VICTIM, "the owner", || {
         fs::remove_file(place.file("/cmd")).unwrap();
         place.open("/pub").send(b"", 0).unwrap();

@@ -141,7 +141,8 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
             }
         });
         wait_for_blocked(&queue, 0, 1);
-        // The receiver is in the list before it releases the lock. Half a slice later it sleeps, and it goes on sleeping for the other half.
+        // The receiver is in the list of waiters before it releases the lock. Half a slice later it sleeps, and it goes on sleeping for the other
+        // half.
         std::thread::sleep(Duration::from_millis(50));
         stopped.signal(libc::SIGSTOP);
         // The process stops at once, or at the end of its system call.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use support::place::Place;
 use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
 
-/// The handler's queue, and its results.
+/// The queue that the handler uses, and the results of the handler's calls.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 static RUNS: AtomicU64 = AtomicU64::new(0);
 static DEFERRED: AtomicU64 = AtomicU64::new(0);

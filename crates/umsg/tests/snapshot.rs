@@ -72,7 +72,7 @@ fn the_file_of_version_1_0_is_read_and_written_as_it_was() {
     assert_eq!(again, bytes);
 }
 
-/// Returns a file of version 3.0: the first message is delayed by an hour, and the queue has all states.
+/// Returns a file of version 3.0: its last message is delayed by an hour, and its queue has all flags and settings that this version adds.
 fn with_states() -> Written {
     let mut written = sample();
     written.version = (3, 0);

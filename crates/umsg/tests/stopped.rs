@@ -15,7 +15,8 @@ const KEY: i32 = 0x57;
 const GIVES_UP: Duration = Duration::from_secs(1);
 /// The time-out of calls with a time-out.
 const TIMED: Duration = Duration::from_millis(100);
-/// The maximum delay of a return. One of several tries has to meet this limit, because the machine may be busy during the other tries.
+/// The maximum time by which a call may return too late. One of several tries has to meet this limit, because the machine may be busy during the
+/// other tries.
 const LATE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 5;
 
@@ -32,7 +33,7 @@ fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce())
     owner.expect(Exit::Code(0), "the owner that was stopped");
 }
 
-/// Returns the error of the call, which has to arrive after `time` and not much later. Each try has a new thread: a thread whose wait has timed out
+/// Returns the error of `call`. The call has to return after `time`, and not much later. Each try has a new thread: a thread whose wait has timed out
 /// waits less the next time.
 fn returns_after<E: Send>(
     what: &str,

@@ -1,4 +1,4 @@
-//! Messages in place, of System V queues.
+//! Leases of System V queues: receivers read messages in place.
 
 mod support;
 

@@ -97,7 +97,7 @@ impl Kernel {
     }
 
     fn nothing() -> libc::msqid_ds {
-        // SAFETY: integers only.
+        // SAFETY: the structure consists of integers, for which zeroes are valid.
         unsafe { std::mem::zeroed() }
     }
 }
@@ -237,7 +237,7 @@ macro_rules! same {
     }};
 }
 
-/// Makes all calls on an existing queue that any process can make without changing the queue. Returns its identifier.
+/// Makes all calls on an existing queue that any process can make without changing the queue's rights.
 fn questions(place: &Place, id: i32, what: &str) {
     const CREATE: i32 = libc::IPC_CREAT;
     for flags in [
@@ -475,7 +475,7 @@ fn path_of(place: &Place, id: i32) -> std::path::PathBuf {
     place.path().join(format!("msg/{}", id % 32_768))
 }
 
-/// Writes into a queue's file that the queue belongs to this user and group, and grants everything.
+/// Writes into a queue's file that the queue belongs to this user and group, and has the mode 0666.
 fn forge(place: &Place, id: i32, user: u32) {
     let path = path_of(place, id);
     let file = std::fs::File::options().write(true).open(path).unwrap();

@@ -16,10 +16,10 @@ use umsg_shm::crash;
 
 const KEY: i32 = 0x1234;
 const CREATE: i32 = libc::IPC_CREAT | 0o600;
-/// The number of queues to create so that every index is used.
+/// A process that creates this number of queues uses every index.
 const ROUND: usize = 70;
 
-/// Identifiers, plus one; 0 for none.
+/// Identifiers of queues, each plus one; 0 where there is none.
 struct Ids([AtomicU32; 200]);
 
 // SAFETY: the type consists of atomics, for which zeroes are valid.
@@ -51,7 +51,7 @@ fn get(key: i32) -> i32 {
     raw::revived(key, CREATE).unwrap_or_else(|| raw::get(key, CREATE).unwrap())
 }
 
-/// Removes a queue. Returns whether the segment is kept.
+/// Removes a queue. Returns whether this process keeps the queue's segment for another queue.
 fn remove(id: i32) -> bool {
     let kept = raw::remove_and_keep(id);
     if !kept {
@@ -85,7 +85,7 @@ fn index(id: i32) -> i32 {
     id % 32_768
 }
 
-/// Fails if a process finds a queue.
+/// Fails if any call finds a queue in the namespace.
 fn expect_none(namespace: &Namespace, id: i32, what: &str) {
     assert!(sysv::list(namespace).unwrap().is_empty(), "{what}");
     assert_eq!(sysv::totals(namespace).unwrap().queues, 0, "{what}");
@@ -160,7 +160,7 @@ fn a_kept_segment_has_no_byte_of_a_message() {
         assert!(remove(id));
         let file = place.path().join("msg").join(index(id).to_string());
         let file = std::fs::File::open(file).unwrap();
-        // Only the beginning of each region is read, because the file has holes of gigabytes.
+        // Only the data between the holes is read, because the file has holes of gigabytes.
         let mut at = 0;
         while let Ok(begin) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
             let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(begin)).unwrap();

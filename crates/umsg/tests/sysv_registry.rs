@@ -359,7 +359,7 @@ fn foreign_files_among_the_queues_are_no_queues_and_block_no_process() {
         );
         sysv::remove(namespace, entry.id).unwrap();
     }
-    // The maker could remove two key symlinks: one led to no file, the other led to the file of another queue.
+    // The creation of the queues has removed two of the key symlinks: one led to no file, the other led to the file of another queue.
     assert_eq!(names(&place).len(), before - 2);
 }
 
@@ -482,7 +482,7 @@ fn a_damaged_or_foreign_header_is_reported_and_not_believed() {
             let refused = by_key(&place.namespace, KEY).unwrap_err();
             assert_eq!(refused.errno(), expected, "byte {at}: {refused}");
         }
-        // The list shows that the queue exists, and nothing else.
+        // The list shows only that a queue of this key exists.
         let listed = sysv::list(&place.namespace).unwrap();
         let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
         assert_eq!(known, [(KEY, false)], "byte {at}");

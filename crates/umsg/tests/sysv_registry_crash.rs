@@ -11,7 +11,7 @@ use umsg::sysv::{self, Change, OpenError, OpenOptions, PRIVATE, Queue, Want};
 use umsg_shm::crash::{self, POINTS};
 
 const KEY: i32 = 0x1234;
-/// The number of queues to create so that every index is used.
+/// A process that creates this number of queues uses every index.
 const ROUND: usize = 70;
 
 const MAKE: &[&str] = &[
@@ -88,7 +88,7 @@ fn use_key(place: &Place, what: &str) {
     assert!(!keys(place).contains(&KEY), "{what}");
 }
 
-/// Root uses every index and the key: afterwards no remains of dead processes exist.
+/// Uses every index and the key as root. Fails unless only the names `left` exist afterwards: no remains of dead processes.
 fn tidy(place: &Place, left: &[&str], what: &str) {
     as_user(0, what, || {
         for _ in 0..ROUND {

@@ -33,13 +33,13 @@ fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
     OpenOptions::new().namespace(&place.namespace).open(key)
 }
 
-/// The findings of each process of a race.
+/// The start of a race, and the queues that its processes found.
 #[derive(Default)]
 #[repr(C)]
 struct Race {
     ready: AtomicU32,
     go: AtomicU32,
-    /// The identifier plus one; 0 if the process's call failed because the queue exists.
+    /// For each process, the identifier of its queue plus one; 0 if the process's call failed because the queue exists.
     found: [AtomicU32; PROCESSES],
 }
 
@@ -150,7 +150,7 @@ fn queues_without_a_key_that_are_made_at_once_are_all_distinct() {
     assert_eq!(ids.len(), PROCESSES * 20);
 }
 
-/// Returns a process that holds the lock of its user until it is killed.
+/// Returns a stopped process that holds the lock of its user until it is killed.
 fn holder(place: &Place) -> Child {
     let shared = Shared::<Race>::new();
     let child = Child::run(|| {
@@ -309,7 +309,7 @@ fn a_stranger_that_made_a_key_symlink_first_keeps_the_key_and_takes_no_queue_ove
         let error = open(&place, KEY, false).unwrap_err();
         expect_error!(error, OpenError::KeyTaken { .. }, libc::EACCES);
     });
-    // Root removes the key symlink, and the stranger can't create another one in its place.
+    // Root's creation of the queue removes the key symlink. Then the stranger can't create another key symlink in its place.
     let mut options = OpenOptions::new();
     options.namespace(&place.namespace).create(true).mode(0o666);
     let queue = options.open(KEY).unwrap();
@@ -384,7 +384,7 @@ fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
             std::thread::sleep(STUCK);
         }
     };
-    // The lock names a living process that never took the lock, in place of a process that was stopped with it.
+    // The lock names a living process that never took the lock. This process stands for one that was stopped while it held the lock.
     let owner = Child::run(sleeping);
     let options = fs::File::options().write(true).clone();
     let file = options.open(place.path().join("msg/0")).unwrap();

@@ -111,8 +111,8 @@ fn sums_of_an_unchanged_namespace_are_known_until_a_change() {
     });
 }
 
-/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. The argument of the case returns
-/// the kept result, if there is one.
+/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. The second argument of the case
+/// returns the kept number of queues, if there is one.
 fn informed(case: impl FnOnce(&Place, &dyn Fn() -> Option<i32>)) {
     alone(|place| {
         // SAFETY: the process has one thread.

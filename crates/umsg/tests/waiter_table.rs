@@ -17,7 +17,7 @@ use umsg::sysv::Want;
 const NODES: usize = 4096;
 /// The number of threads without a node.
 const BEYOND: usize = 20;
-/// The longest wait. Thousands of threads that wake up ten times a second are a load for two processors.
+/// The maximum time of a wait in these tests. Thousands of threads that wake up ten times a second are a load for two processors.
 const LONG: Duration = Duration::from_secs(300);
 
 /// Lets so many threads wait that all nodes are taken, and then ends their waits. Returns false if this number of threads is not possible.

@@ -20,11 +20,11 @@ use umsg::sysv;
 const ENDS: [u64; 5] = [1 << 31, 1 << 32, 1 << 47, 1 << 48, 1 << 63];
 /// The counters start this far before the values of [`ENDS`].
 const BEFORE: u64 = 24;
-/// A lock whose owner died: the next operation repairs.
+/// The word of a lock whose owner died: the next operation repairs the queue.
 const ORPHANED: u32 = 1 << 30;
 const SOON: Duration = Duration::from_millis(1);
 
-/// The file of a queue.
+/// The file of a queue, of which a test reads and writes words.
 struct Words(File);
 
 impl Words {
@@ -62,10 +62,10 @@ mod posix_format {
     pub const SLOTS: u64 = 388;
     pub const SENDER_LOCK: u64 = 512;
     pub const RECEIVER_LOCK: u64 = 768;
-    /// `sent`, `removed_seen`, `batch_end`, `removed`, `drained`, `sent_seen`; tickets of waiters, numbers of stored messages,
-    /// tickets of holds.
+    /// The counters that `count_from` sets to the base: `sent`, `removed_seen`, `batch_end`, `removed`, `drained`, `sent_seen`; tickets of waiters,
+    /// numbers of stored messages, tickets of holds.
     pub const AT_BASE: [u64; 9] = [536, 568, 584, 648, DRAINED, 824, 896, 904, 1056];
-    /// `freed_seen`, `freed`.
+    /// The counters that are ahead of the base by the number of slots: `freed_seen`, `freed`.
     pub const AT_FREED: [u64; 2] = [560, 640];
     pub const DRAINED: u64 = 792;
     pub const NOTICES: u64 = 6784;
@@ -135,7 +135,7 @@ fn receive_batch(queue: &Queue) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// Keeps the leases of both queues, which have to be of the same message. If one call fails, the other must fail with the same error.
+/// Adds a lease of each queue to `held`. Fails unless both leases have the same message. If one call fails, the other must fail with the same error.
 fn hold_both<L, E: std::fmt::Debug + PartialEq>(
     leases: [Result<L, E>; 2],
     bytes: impl Fn(&L) -> Vec<u8>,
@@ -225,7 +225,7 @@ fn a_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
     }
 }
 
-/// Sends and receives a thousand messages at the same time, through a queue with room for few.
+/// Sends a thousand messages in one thread while this thread receives them, through a queue with room for few.
 fn stream(send: impl Fn(u32) + Send, mut receive: impl FnMut() -> u32) {
     std::thread::scope(|scope| {
         scope.spawn(move || (0..1000).for_each(send));
@@ -273,7 +273,7 @@ fn a_ring_whose_counters_pass_their_ends_wakes_and_is_woken() {
             |number| sender.send(&Post::new(number.into())).unwrap(),
             || ring.receive().unwrap().user_data as u32,
         );
-        // Receives several messages at once, and by the descriptor.
+        // Waits for two messages, and receives both at once.
         for round in 0..20 {
             sender
                 .send_batch(&[Post::new(round), Post::new(round)])
@@ -290,7 +290,7 @@ fn a_ring_whose_counters_pass_their_ends_wakes_and_is_woken() {
     }
 }
 
-/// An offset in the file of a ring: section 2 of docs/format.md, Ownership.
+/// The offset of the counter of descriptors' tickets in the file of a ring: section 2 of docs/format.md, Ownership.
 const DESCRIPTORS: u64 = 6692;
 
 #[test]
@@ -316,9 +316,9 @@ fn tickets_of_descriptors_begin_again_and_are_never_negative() {
 mod sysv_format {
     pub const LOCK: u64 = 256;
     pub const SEQUENCE: u64 = 280;
-    /// Tickets of waiters, and of leases.
+    /// The counters of the tickets of waiters, and of leases.
     pub const TICKETS: [u64; 2] = [376, 672];
-    /// `version` of the rights.
+    /// The field `version` of the queue's rights.
     pub const RIGHTS: u64 = 132;
     /// The limits of the index and of the sequence number in `.next`.
     pub const INDICES: u32 = 32_768;
@@ -332,7 +332,7 @@ fn sysv_twins(place: &Place, base: u64) -> Twins<sysv::Queue> {
     for offset in sysv_format::TICKETS {
         words[1].set_u64(offset, base);
     }
-    // Bit 31 is the mark of a closed queue.
+    // Bit 31 of this word marks a queue that is closed for sending.
     words[1].set_u32(sysv_format::RIGHTS, (u32::MAX >> 1) - 3);
     Twins { queues, words }
 }

@@ -23,14 +23,14 @@ pub fn messages(list: &mut Command) -> Result<Vec<Value>> {
     Ok(messages.collect())
 }
 
-/// A program of tests.
+/// A test program that cargo has built.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TestProgram {
     /// The directory of its crate, in which cargo runs it.
     pub directory: PathBuf,
     /// The crate's name, which is also the name of the directory.
     pub of: String,
-    /// The name of the file of tests; None for unit tests.
+    /// The name of the program's file of tests; None for unit tests.
     pub file: Option<String>,
     /// The options of `cargo test` that select the program.
     pub options: String,
@@ -38,7 +38,7 @@ pub struct TestProgram {
 }
 
 impl TestProgram {
-    /// Returns the program of a message; None if the message is about something else.
+    /// Returns the test program that a message of cargo names; None if the message is about something else.
     pub fn of(message: &Value) -> Option<Self> {
         if message["profile"]["test"] != true {
             return None;

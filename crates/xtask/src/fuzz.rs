@@ -67,7 +67,7 @@ fn feed(workspace: &Workspace, nightly: &Nightly, target: &str, seconds: u64) ->
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/{target}-", home.display()))
         .args(["-timeout=20", "-rss_limit_mb=4096", "-print_final_stats=1"])
-        // Threads that wait for notifications live as long as the process.
+        // The sanitizer does not look for leaks: threads that wait for notifications live as long as the process.
         .env("ASAN_OPTIONS", "detect_leaks=0:handle_sigbus=0");
     feed
 }

@@ -26,14 +26,14 @@ pub fn run(workspace: &Workspace, seconds: u64, asan: bool) -> Result<()> {
     }
 }
 
-/// Returns the attack in a release build.
+/// Returns the command that attacks queues in a release build.
 pub fn attack(workspace: &Workspace, seconds: u64) -> Command {
     let mut attack = workspace.cargo(&["test", "-p", "umsg", "--release"]);
     arguments(&mut attack, seconds);
     attack
 }
 
-/// Returns the attacks with AddressSanitizer and the checks of a debug build, in a separate target directory.
+/// Returns the command that attacks queues with AddressSanitizer and the checks of a debug build. The build has a separate target directory.
 fn with_asan(workspace: &Workspace, nightly: &Nightly, seconds: u64) -> Command {
     let mut attack = nightly.cargo(workspace, &["test", "-p", "umsg"]);
     attack.args(["--target", &nightly.host]);

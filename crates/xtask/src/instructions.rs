@@ -18,7 +18,7 @@ use crate::workspace::Workspace;
 const ACCEPTED: &str = "docs/instructions.json";
 /// The version of gungraun in `crates/umsg/Cargo.toml`: library and runner must agree.
 const RUNNER: &str = "0.20.0";
-/// The variable that names the drop-in. Without it, the drop-in is built.
+/// The environment variable that names the drop-in. If the variable is not set, this task builds the drop-in.
 const DROP_IN: &str = "UMSG_PRELOAD_LIBRARY";
 /// The permitted growth of a count, in percent.
 const GROWTH: u64 = 3;

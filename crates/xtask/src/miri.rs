@@ -15,7 +15,7 @@ pub const SEEDS: u32 = 16;
 /// The components of the nightly toolchain: the interpreter, and the standard library's source, which is interpreted, too.
 const COMPONENTS: [&str; 2] = ["miri", "rust-src"];
 
-/// The tests of threads on one engine.
+/// The module of the tests in which several threads use one engine.
 const THREADS: &str = "threads::";
 
 /// The tests that `cargo xtask test` runs, in some seconds.

@@ -62,7 +62,7 @@ fn tests_by_file(root: &Path) -> HashMap<String, String> {
     texts
 }
 
-/// Returns the *file*`::`*test* that stand between backticks in a text.
+/// Returns the names *file*`::`*test* that stand between backticks in a text.
 fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -98,7 +98,7 @@ fn has_function(text: &str, test: &str) -> bool {
     })
 }
 
-/// Returns the names in some paragraphs of a document that no file of tests has.
+/// Returns the tests that some paragraphs of a document name, and that do not exist.
 fn missing(document: &str, least: usize, paragraphs: impl Fn(&str) -> bool) -> Vec<String> {
     let root = Workspace::find().unwrap().root;
     let texts = tests_by_file(&root);

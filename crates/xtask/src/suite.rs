@@ -19,9 +19,9 @@ pub const FEATURES: [&str; 4] = [
     "umsg-cli/crash-points",
 ];
 
-/// The jobs that use the kernel's POSIX queues, whose memory is limited for all processes of a user together (RLIMIT_MSGQUEUE).
+/// The group of the jobs that use the kernel's POSIX queues, whose memory is limited for all processes of a user together (RLIMIT_MSGQUEUE).
 pub const KERNEL: &str = "the kernel's POSIX queues";
-/// The jobs that use the kernel's System V queues, which all processes see.
+/// The group of the jobs that use the kernel's System V queues, which all processes see.
 pub const KERNEL_SYSV: &str = "the kernel's System V queues";
 
 const GROUPS: [(&str, &str); 16] = [
@@ -56,7 +56,7 @@ const LONGEST: [&str; 9] = [
     DOCUMENTATION,
 ];
 
-/// The examples in the documentation, which one program of cargo compiles and runs.
+/// The name of the job for the examples in the documentation, which one program of cargo compiles and runs.
 const DOCUMENTATION: &str = "documentation";
 
 /// The tests, and the variables and arguments with which each program runs.
@@ -109,7 +109,7 @@ impl<'a> Suite<'a> {
         again
     }
 
-    /// Returns the programs that [`build`](Self::build) has built, the longest first.
+    /// Returns a job for each program that [`build`](Self::build) has built, the longest first.
     pub fn jobs(&self) -> Result<Vec<Job>> {
         let messages = built::messages(&mut self.build())?;
         let programs = messages.iter().filter_map(TestProgram::of);
@@ -129,7 +129,7 @@ impl<'a> Suite<'a> {
         Ok(jobs)
     }
 
-    /// Returns a program, in the environment in which cargo runs it.
+    /// Returns the job that runs a program in the environment in which cargo runs it.
     fn job(&self, program: &TestProgram) -> Job {
         let mut command = Command::new(&program.executable);
         command
@@ -152,7 +152,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Returns the examples in the documentation.
+    /// Returns the job that compiles and runs the examples in the documentation.
     fn documentation(&self) -> Job {
         let mut command = self.cargo("test");
         command
@@ -167,7 +167,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Returns all crates with the same features.
+    /// Returns a command of cargo for all crates, always with the same features.
     fn cargo(&self, task: &str) -> Command {
         let mut cargo = self.workspace.cargo(&[task, "--workspace"]);
         // The bridge has its own step in .ci/run, so a test run of the library builds no client of NATS.

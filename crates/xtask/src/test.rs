@@ -58,7 +58,7 @@ const BENCHMARKS: &str = "umsg-bench";
 /// The sizes of random tests in the default; without these variables the tests take the sizes of `--full`.
 const SMALL: [(&str, &str); 2] = [("UMSG_COMPARE_OPS", "4000"), ("UMSG_HOSTILE_SECONDS", "3")];
 
-/// The programs that run at the same time. With two cores, two compute while the others wait.
+/// The number of programs that run at the same time. With two cores, two programs compute while the others wait.
 const PLACES: usize = 4;
 
 const BUILD_RELEASE: &str = "release build";
@@ -158,7 +158,7 @@ enum Profile {
 }
 
 impl Profile {
-    /// Returns a file that the build makes.
+    /// Returns the path of a file that the build makes.
     fn file(self, workspace: &Workspace, name: &str) -> PathBuf {
         match self {
             Profile::Development => workspace.target.join("debug").join(name),
@@ -215,7 +215,7 @@ pub fn compare(
     steps.finish()
 }
 
-/// Runs the comparisons of calls and of the lives of processes.
+/// Returns the jobs that compare umsg with the kernel, by calls and by the lives of processes.
 fn comparisons(workspace: &Workspace, profile: Profile, operations: u64) -> Vec<Job> {
     let mut posix = comparison(workspace, profile, operations);
     let mut sysv = comparison(workspace, profile, operations);
@@ -249,7 +249,7 @@ fn c_library(workspace: &Workspace, profile: Profile) -> Command {
     install
 }
 
-/// Returns the program that compares. Without a seed, the program takes a seed from the clock, and prints the seed.
+/// Returns the command that compares umsg with the kernel. Without a seed, the program takes a seed from the clock, and prints the seed.
 fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
     let mut compare = workspace.command(profile.file(workspace, "compare"));
     compare.args(["--ops", &operations.to_string()]);
@@ -279,7 +279,7 @@ fn models(workspace: &Workspace) -> Command {
     models
 }
 
-/// Runs the tests that measure times, or take long, in a release build.
+/// Returns the command that runs, in a release build, the tests that measure times or take long.
 fn repair_time(workspace: &Workspace) -> Command {
     let mut test = soak::tests(workspace);
     test.args(["--test", "repair_time", "--test", "waiter_table"]);

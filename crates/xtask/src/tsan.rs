@@ -26,7 +26,7 @@ const TESTS: [&str; 8] = [
     "wrap_around",
 ];
 
-/// The tests of threads on one engine.
+/// The module of the tests in which several threads use one engine.
 const THREADS: &str = "threads::";
 
 /// Runs the tests. Then runs the tests of threads on one engine in parallel, for the given number of minutes.

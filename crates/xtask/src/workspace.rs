@@ -34,7 +34,7 @@ impl Workspace {
         metadata()
     }
 
-    /// Returns a file that a release build makes.
+    /// Returns the path of a file that a release build makes.
     pub fn release(&self, name: &str) -> PathBuf {
         self.target.join("release").join(name)
     }

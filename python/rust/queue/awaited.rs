@@ -1,4 +1,4 @@
-//! A registration for a notification that its owner waits for.
+//! A registration for a notification for which the program waits.
 
 use super::Queue;
 use super::notify::Notified;

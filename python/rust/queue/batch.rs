@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use umsg::posix::{self, ReceiveError, SendError, Until};
 
-/// Messages of Python objects, which stay alive meanwhile.
+/// Messages in Python objects. This value keeps the objects alive.
 struct Messages<'py> {
     bytes: Vec<(Bytes, u32)>,
     _objects: Vec<Bound<'py, PyAny>>,
@@ -139,7 +139,7 @@ pub fn receive<'py>(
     let mut wait = Some(Wait::of(timeout)?);
     let queue = this.shared(py)?;
     let list = PyList::empty(py);
-    // A message that is longer than this is received alone, as by `receive`.
+    // A message that is longer than the buffer is received alone, as by `receive`.
     let len = this.message_size.saturating_mul(most).clamp(1, SHORT);
     let mut buffer = vec![0; len];
     while list.len() < most {

@@ -520,7 +520,7 @@ impl Queue {
     /// >>> list(queue)
     /// [b'the last one']
     ///
-    /// Receivers get the remaining messages, and then `EndOfStream`. Returns whether the queue was open.
+    /// Receivers get the remaining messages, and then `EndOfStream`. Returns whether the queue was open for sending.
     fn close_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.close_send())
@@ -532,7 +532,7 @@ impl Queue {
         crate::producer::of_posix(py, &self.shared(py)?)
     }
 
-    /// Opens the queue for sending again. Returns whether the queue was closed.
+    /// Opens the queue for sending again. Returns whether the queue was closed for sending.
     fn reopen_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.reopen_send())

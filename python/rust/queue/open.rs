@@ -62,7 +62,7 @@ pub fn open(
     Ok(opened(queue, name, namespace, access))
 }
 
-/// Makes the handle of a queue of the library.
+/// Makes the Python handle of a queue that the library has opened.
 pub fn opened(
     queue: posix::Queue,
     name: OsString,

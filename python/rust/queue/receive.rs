@@ -205,7 +205,7 @@ pub fn any_length(
     }
 }
 
-/// Ends a receive after its first attempt.
+/// Completes a receive whose first attempt returned no message.
 #[cold]
 fn short_slow(
     this: &Queue,

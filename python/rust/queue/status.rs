@@ -74,9 +74,9 @@ pub struct Status {
     creator: u32,
     /// Time of the creation in seconds since 1970.
     created: f64,
-    /// Threads that wait for room.
+    /// Number of threads that wait for room.
     blocked_senders: usize,
-    /// Threads that wait for a message.
+    /// Number of threads that wait for a message.
     blocked_receivers: usize,
     /// Time of the last send; None if there was none.
     last_send: Option<f64>,

@@ -21,7 +21,7 @@ pub use message::RingMessage;
 pub use sender::RingSender;
 pub use status::RingStatus;
 
-/// A ring: messages for the process that made it, which can wait for a number of them.
+/// A ring: messages for the process that made the ring. This process can wait until the ring has a number of messages.
 ///
 /// >>> ring = umsg.Ring("/completions", entries=64)
 /// >>> sender = umsg.RingSender("/completions")

@@ -33,7 +33,7 @@ pub struct RingStatus {
     memory: u64,
     /// Number of senders that were opened.
     senders: u32,
-    /// Threads that wait for room.
+    /// Number of threads that wait for room.
     blocked_senders: usize,
     /// Number of messages that `send_or_drop` has dropped.
     dropped: u64,

@@ -67,7 +67,7 @@ pub fn receive<'py>(
     let mut wait = Some(Wait::of(timeout)?);
     let queue = this.shared(py)?;
     let list = PyList::empty(py);
-    // A message that is longer than this is received alone, as by `receive`.
+    // A message that is longer than the buffer is received alone, as by `receive`.
     let len = this.longest().saturating_mul(most).clamp(1, SHORT);
     let mut buffer = vec![0; len];
     while list.len() < most {

@@ -238,7 +238,7 @@ impl SysVQueue {
         })
     }
 
-    /// Changes the owner, the group, the permission bits, or the number of bytes that may be queued.
+    /// Changes the owner, the group, the permission bits, or the maximum number of queued bytes.
     #[pyo3(signature = (*, uid=None, gid=None, mode=None, qbytes=None))]
     fn set(
         &self,
@@ -455,7 +455,7 @@ impl SysVQueue {
         status::status(self, py)
     }
 
-    /// Closes the queue for sending. Receivers get the remaining messages, and then `EndOfStream`. Returns whether the queue was open.
+    /// Closes the queue for sending. Receivers get the remaining messages, and then `EndOfStream`. Returns whether the queue was open for sending.
     fn close_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.close_send())
@@ -467,7 +467,7 @@ impl SysVQueue {
         crate::producer::of_sysv(py, &self.shared(py)?)
     }
 
-    /// Opens the queue for sending again. Returns whether the queue was closed.
+    /// Opens the queue for sending again. Returns whether the queue was closed for sending.
     fn reopen_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.reopen_send())

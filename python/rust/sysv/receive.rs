@@ -220,7 +220,7 @@ pub fn any_length(
     }
 }
 
-/// Waits for a message of up to the longest length.
+/// Waits for a message of at most the length that this handle receives.
 fn waited(
     this: &SysVQueue,
     py: Python<'_>,
@@ -234,7 +234,7 @@ fn waited(
     })
 }
 
-/// Ends a receive after its first attempt.
+/// Completes a receive whose first attempt returned no message.
 #[cold]
 fn short_slow(
     this: &SysVQueue,

@@ -30,7 +30,7 @@ pub struct SysVStatus {
     messages: u64,
     /// Number of queued bytes.
     bytes: u64,
-    /// Number of bytes that may be queued.
+    /// Maximum number of queued bytes.
     qbytes: u64,
     /// Length of the longest message, in bytes.
     message_size: usize,
@@ -50,9 +50,9 @@ pub struct SysVStatus {
     leased: u64,
     /// Number of messages that wait for a later delivery.
     delayed: u64,
-    /// Threads that wait for room.
+    /// Number of threads that wait for room.
     blocked_senders: usize,
-    /// Threads that wait for a message.
+    /// Number of threads that wait for a message.
     blocked_receivers: usize,
     /// Bytes of memory in use.
     memory: u64,

@@ -16,7 +16,8 @@ from datetime import timedelta
 
 from . import _umsg
 
-# The seconds for which the end of the program, and a change of the logger, wait for a handler.
+# The maximum number of seconds for which the end of the program, and a change of the logger, wait
+# for a handler.
 _PATIENCE = 5.0
 
 

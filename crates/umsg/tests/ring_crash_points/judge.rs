@@ -1,4 +1,4 @@
-//! The receiving end, and the messages that came from each sender.
+//! The judge: the owner of a ring, which checks the messages of each sender.
 
 use super::senders::{LONG, Owner};
 use crate::chaos::journal::How;
@@ -32,7 +32,7 @@ impl Judge {
         *expected += 1;
     }
 
-    /// Receives the messages, as the owner of a scenario does. The first one must arrive soon.
+    /// Receives messages in the way of `owner`. Fails unless the first message arrives soon.
     pub fn receive(&mut self, owner: Owner) {
         let begun = Instant::now();
         assert!(self.receive_within(owner, STUCK), "the ring stands still");

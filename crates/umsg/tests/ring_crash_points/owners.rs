@@ -1,4 +1,4 @@
-//! The points at which the owner dies, and its actions.
+//! The actions of an owner of a ring, and the points at which it dies.
 
 use super::NAME;
 use crate::crash_points;
@@ -11,7 +11,7 @@ pub struct Reign {
     pub points: &'static [&'static str],
     pub nth: u32,
     pub reign: fn(&Place),
-    /// True if the ring of a dead owner exists already.
+    /// True if the ring of an earlier, dead owner exists when this owner begins.
     pub after_another: bool,
 }
 
@@ -38,7 +38,7 @@ pub fn create(place: &Place) -> Ring {
     options.create_in(&place.namespace, NAME).unwrap()
 }
 
-/// Receives a message each millisecond.
+/// Makes a ring, and receives a message each millisecond.
 pub fn reign(place: &Place) {
     let mut ring = create(place);
     ring.enable();
@@ -48,7 +48,7 @@ pub fn reign(place: &Place) {
     }
 }
 
-/// Receives some messages together each millisecond.
+/// Makes a ring, and receives up to three messages at once each millisecond.
 pub fn reign_in_batches(place: &Place) {
     let mut ring = create(place);
     ring.enable();
@@ -58,7 +58,7 @@ pub fn reign_in_batches(place: &Place) {
     }
 }
 
-/// Closes the ring after a while.
+/// Makes a ring, and closes it after 20 milliseconds.
 fn reign_briefly(place: &Place) {
     let ring = create(place);
     ring.enable();

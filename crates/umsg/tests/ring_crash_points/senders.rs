@@ -26,7 +26,7 @@ pub struct Scenario {
     pub name: &'static str,
     pub entries: u32,
     pub overflow: u32,
-    /// The longest payload.
+    /// The length of the longest payload, in bytes.
     pub longest: u32,
     pub owner: Owner,
     pub victim: fn(&Sender, &Life),
@@ -34,7 +34,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Creates a victim that sends to a ring of sixteen whose owner sleeps.
+    /// Returns a scenario with a ring of 16 entries, whose owner sleeps until there is a message.
     const fn new(name: &'static str, victim: fn(&Sender, &Life)) -> Scenario {
         Scenario {
             name,
@@ -58,7 +58,7 @@ impl Scenario {
 
 /// The record of a sender that may die, for the judge.
 pub struct Life {
-    /// Messages whose send returned, and messages that are being sent.
+    /// The number of messages whose send returned. The next field counts the messages of the send that is in progress.
     pub sent: AtomicU64,
     pub sending: AtomicU64,
     /// Set when the bystander must end.
@@ -80,7 +80,7 @@ pub fn post(number: u64) -> Post {
 }
 
 impl Life {
-    /// Sends, and fails the test if the send fails.
+    /// Sends `count` messages by `send`, and records them. Fails the test if the send fails.
     pub fn send(&self, count: u64, send: impl FnOnce(&[Post]) -> Result<(), SendError>) {
         let first = self.sent.load(SeqCst);
         let posts: Vec<Post> = (first..first + count).map(post).collect();
@@ -90,7 +90,7 @@ impl Life {
         self.sending.store(0, SeqCst);
     }
 
-    /// Sends, if there is room.
+    /// Sends one message if there is room, and records it.
     pub fn try_send(&self, sender: &Sender) {
         let first = self.sent.load(SeqCst);
         self.sending.store(1, SeqCst);
@@ -126,7 +126,7 @@ pub fn send_long(sender: &Sender, life: &Life) {
     }
 }
 
-/// The length of a long payload less that of a short one, in bytes.
+/// The number of bytes that a long payload has more than a short payload of the same message number.
 pub const LONG: usize = 1000;
 
 pub fn flood(sender: &Sender, life: &Life) {

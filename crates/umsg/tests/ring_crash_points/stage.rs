@@ -88,7 +88,7 @@ impl Stage<'_> {
         died
     }
 
-    /// Lets another sender repair, before any other process comes. Returns its process id.
+    /// Lets another sender repair the ring before any further process uses the ring. Returns this sender's process id.
     fn repair(&self, repairer: Repairer<'_>, figures: &mut Figures) -> Option<u32> {
         let life = &self.lives[2];
         let mut child = match repairer {
@@ -131,7 +131,8 @@ impl Stage<'_> {
         assert_eq!(received, sent, "{}: of the bystander", self.what);
     }
 
-    /// Fails unless all messages that the dead sender had sent arrived. Of the messages that it was still sending, any number may arrive.
+    /// Fails unless all messages arrived whose send had returned in the dead sender. Of the messages of its unfinished send, either all or none may
+    /// arrive.
     fn check_messages_of(&self, pid: u32, life: &Life) {
         let (sent, sending) = (life.sent.load(SeqCst), life.sending.load(SeqCst));
         let received = self.judge.of(pid);
@@ -151,8 +152,8 @@ fn stand_by(sender: &Sender, life: &Life) {
     }
 }
 
-/// Kills a sender that passes a point for the `nth` time, and perhaps the process that repairs; then judges everything. If another process repairs,
-/// the bystander begins later.
+/// Kills a sender that passes a point for the `nth` time, and perhaps the process that repairs; then checks the ring and all messages. If another
+/// process repairs, the bystander starts only after the repair.
 pub fn kill_a_sender(
     scenario: &Scenario,
     point: &str,

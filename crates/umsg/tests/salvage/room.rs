@@ -1,4 +1,5 @@
-//! The memory that a repair needs. It needs none for parts that already have memory. A repair fails if the memory is exhausted.
+//! The memory that a repair needs. A repair needs no memory for the parts of a queue that already have memory. A repair fails if the memory is
+//! exhausted.
 
 use super::*;
 use umsg::QueueError;
@@ -26,7 +27,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
             0
         });
         child.expect(Exit::Signal(libc::SIGKILL), point);
-        // A process marks the queue as damaged, and a page that the rebuilding needs has lost its memory.
+        // The mark says that a process has found damage. A page that the rebuilding needs has lost its memory.
         write(&path(&place), 48, &[1]);
         let file = fs::File::options().write(true).open(path(&place)).unwrap();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -62,7 +63,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
 fn a_priority_that_there_is_no_room_for_leaves_the_queue_as_it_was() {
     let (place, queue) = Place::new().with_queue("/q", 50, 400);
     (0..3).for_each(|n| queue.try_send(&[n; 11], 0).unwrap());
-    // A message has another priority, whose list has no memory, and the queue fills the limit.
+    // The limit is the memory that the queue has already. A message gets another priority, whose list has no memory.
     limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
     write(&path(&place), CELLS + 128 + 8, &20_000_u32.to_le_bytes());
     write(&path(&place), 48, &[1]);
@@ -92,11 +93,11 @@ fn send_all_there_is_room_for(queue: &Queue) -> usize {
 
 #[test]
 fn a_repair_needs_no_room_that_the_queue_has_already() {
-    // In each round, the limit leaves another amount of memory to the queue. When the queue wants to grow, it lacks memory for cells, links, or a
-    // longer ring.
+    // In each round, the limit leaves another amount of memory to the queue. So the queue runs out of memory for its cells, its links, or a longer
+    // ring.
     for pages in 0..48 {
         let place = Place::new();
-        // Without a limit at the creation, the library would assume for a while that there is none.
+        // Without a limit at the queue's creation, the library would ignore a later limit for a while.
         limit(&place, Some(u64::MAX));
         let queue = place.create("/q", 20_000, 60);
         for priority in 0..4 {

@@ -7,7 +7,7 @@ use std::time::Instant;
 /// The offsets in a cell of the message's length in bytes, and of its block (docs/format.md).
 const LEN: u64 = 16;
 const BLOCK: u64 = 20;
-/// The number of messages that the queue holds.
+/// The capacity of the queue, in messages.
 const MESSAGES: u8 = 50;
 
 /// Returns the offset of the first cell whose message has this length.
@@ -27,7 +27,7 @@ fn word(file: &[u8], at: u64) -> u32 {
 fn full(place: &Place) -> Queue {
     let queue = place.create("/q", MESSAGES.into(), 400);
     (0..MESSAGES).for_each(|n| queue.try_send(&[n; 200], 0).unwrap());
-    // The inspection moves the messages into the store.
+    // This call of `messages` moves the messages into the store.
     assert_eq!(queue.messages(100).unwrap().len(), usize::from(MESSAGES));
     queue
 }
@@ -94,7 +94,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_ro
 fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair_finds_room() {
     for what in WRONG {
         let (place, queue, mut sender) = full_with_sender();
-        // One of the first messages is corrupted, too, and lost.
+        // One of the queued messages is corrupted, too, and so is lost.
         let path = path(&place);
         scribble(&place, what);
         write(&path, cell(&path, 200) + 128 + LEN, &[0xff; 4]);
@@ -109,7 +109,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair
     }
 }
 
-/// Repairs a full queue while a sender waits for this time and then gives up. None if its time was over before the repair.
+/// Repairs a full queue while a sender waits for `time` and then gives up. Returns None if `time` was over before the repair.
 fn repair_beside_a_timed_sender(time: Duration, what: &str) -> Option<(Place, Queue)> {
     let place = Place::new();
     let queue = full(&place);
@@ -133,7 +133,7 @@ fn repair_beside_a_timed_sender(time: Duration, what: &str) -> Option<(Place, Qu
 #[test]
 fn a_sender_whose_waiting_message_makes_no_sense_gives_up_in_time_and_leaves_no_slot_twice() {
     let what = WRONG[1];
-    // On a busy machine, the sender's time may be over before the repair. Then the test repeats this with a longer time.
+    // On a busy machine, the sender's time may be over before the repair. Then the test repeats the repair with a longer time.
     let mut times = [3, 12, 48].map(Duration::from_secs).into_iter();
     let repaired_in_time = |time| repair_beside_a_timed_sender(time, what);
     let (place, queue) = times.find_map(repaired_in_time).expect("a repair in time");

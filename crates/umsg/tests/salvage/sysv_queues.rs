@@ -13,7 +13,8 @@ fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
     assert_eq!(drain_sysv(&queue), (5..=24).collect::<Vec<_>>());
 }
 
-/// A System V queue whose last messages have the slots of those that were received. The queue holds the messages from 5 to 24, in this order.
+/// Returns a System V queue whose last messages have the slots of messages that were received. The queue holds the messages from 5 to 24, in this
+/// order.
 fn sysv_queue(place: &Place) -> sysv::Queue {
     let queue = place.create_sysv(KEY);
     let send = |n: u8| {

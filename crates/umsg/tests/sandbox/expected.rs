@@ -1,11 +1,11 @@
-//! The expected results of the matrix: the paths that fail if a system call is refused, with any errno.
+//! The expected results of the matrix: the paths that fail if the kernel refuses a system call. The results are the same for each errno.
 
 /// The result of a path where a system call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// The path works without the call, or does not make it.
     Works,
-    /// The first call of the path fails, and the error names the system call.
+    /// The first library call of the path fails, and the error names the system call.
     Fails,
 }
 

@@ -1,5 +1,5 @@
-//! Each system call refused on each path. Either the path works without the call, or its first call fails and names the refused call: the module
-//! `expected` says which of the two.
+//! Each system call refused on each path. Either the path works without the system call, or its first library call fails with an error that names the
+//! system call: the module `expected` says which of the two.
 
 use super::calls::CALLS;
 use super::expected::{Expected, expected};
@@ -11,12 +11,12 @@ use umsg::Namespace;
 
 const REFUSALS: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::EACCES];
 
-/// Exit status of a child whose first call failed and named the system call.
+/// Exit status of a child in which the path's first library call failed, and the error named the system call.
 const NAMED: i32 = 3;
-/// Exit status of a child whose first call failed and did not name the system call.
+/// Exit status of a child in which the path's first library call failed, and the error did not name the system call.
 const UNNAMED: i32 = 4;
 
-/// Errors that name the missing permission, not the call.
+/// System calls whose refusal causes an error with other words than the name of the call, each with these words.
 const OTHER_WORDS: &[(&str, &str)] = &[
     // If the kernel refuses an unlink, the library's error says that the queue belongs to another user.
     ("unlinkat", "owner or root can unlink"),
@@ -47,7 +47,7 @@ fn names(path: &Path, call: &str, error: &str) -> bool {
     has_errno_only || error.contains(stem) || OTHER_WORDS.iter().any(is_known)
 }
 
-/// Returns the fault of a path where a call is refused.
+/// Walks a path while the kernel refuses a system call. Returns a description of the result if the result is not the expected one.
 fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -> Option<String> {
     let place = Place::new();
     path.furnish(&place);

@@ -18,7 +18,7 @@ use umsg::posix::{NotifyError, OpenOptions, Queue};
 use umsg::{Namespace, NamespaceError, sysv};
 use umsg_testkit::users::{NOBODY, become_user};
 
-/// Changes the file that this process sees at a path. Source: mount(2).
+/// Mounts `source` at the path `at`, or with other `flags`, changes the mount there. Returns whether the call succeeded. Source: mount(2).
 fn mount(
     source: Option<&CStr>,
     at: &CStr,
@@ -74,8 +74,8 @@ fn furnish(namespace: &Namespace) {
     options.create(true).namespace(namespace).open(7).unwrap();
 }
 
-/// Walks all paths in a child, in an environment that `surround` makes. `surround` returns false if the machine does not permit this environment.
-/// Each path has to work.
+/// Walks each path in a child of its own, in an environment that `surround` makes. `surround` returns false if the machine does not permit this
+/// environment. Each path has to work.
 fn walk_all_in(surround: impl Fn() -> bool) {
     umsg_testkit::needs_root!();
     let mut wrong = Vec::new();
@@ -257,7 +257,7 @@ fn all_paths_work_where_the_root_is_read_only() {
     walk_all_in(|| unshare_mounts() && mount(None, c"/", None, read_only, c""));
 }
 
-/// Fails unless a child gets the expected error of its namespace while another mount covers /dev/shm, or /dev.
+/// Fails unless `Namespace::resolve` gives a child the expected error while another mount covers /dev/shm, or /dev.
 fn expect_error(surround: impl Fn() -> bool, is_expected: impl Fn(&NamespaceError) -> bool) {
     umsg_testkit::needs_root!();
     let mut child = Child::run(|| {

@@ -1,4 +1,4 @@
-//! The paths through the library. A path is a series of calls of a program, from opening a queue to its end.
+//! The paths through the library. A path is the series of library calls of a program, from the opening of a queue to the end of the program.
 //!
 //! A path returns an error only if its first call fails. Every later call has to succeed, or the path panics.
 
@@ -43,7 +43,7 @@ paths! {
     sysv_wait, sysv_poll, sysv_list, ring_named, ring_unnamed, ring_wait, ring_descriptor, sweep, lease, shared_form,
 }
 
-/// Returns all paths that this process can walk: only root can make a place with another PID namespace.
+/// Returns all paths that this process can walk: only root can make the process of another PID namespace that one path needs.
 pub fn all() -> impl Iterator<Item = &'static Path> {
     let can_share = is_root();
     PATHS
@@ -255,7 +255,7 @@ fn poll_queue(namespace: &Namespace) -> Outcome {
     Ok(())
 }
 
-/// A process dies with the lock of the senders.
+/// Sends after a process has died as the owner of the senders' lock.
 fn send_after_death(namespace: &Namespace) -> Outcome {
     let queue = there(namespace)?;
     #[cfg(feature = "crash-points")]
@@ -408,7 +408,7 @@ fn lease_and_reserve(queue: &posix::Queue) {
     assert_eq!(queue.try_receive(&mut [0; 8]).expect("a message").len, 4);
 }
 
-/// Queues that processes of several PID namespaces use.
+/// Uses queues that processes of several PID namespaces have used.
 fn shared_form(namespace: &Namespace) -> Outcome {
     let queue = there(namespace)?;
     pass_one(&queue);

@@ -72,7 +72,7 @@ fn open(place: &Place, name: &str) -> Result<Queue, OpenError> {
     options.namespace(&place.namespace).open(name)
 }
 
-/// Kills a child in its first send, at a named point, after some calls were refused to it.
+/// Kills a child in its first send, at a crash point, while the kernel refuses get_robust_list to the child.
 #[cfg(feature = "crash-points")]
 #[test]
 fn a_lock_whose_owner_died_is_repaired_where_get_robust_list_was_refused() {

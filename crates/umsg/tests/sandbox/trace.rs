@@ -30,7 +30,7 @@ const IN_OTHER_STATES: [&str; 9] = [
 /// The number of times that each call was made.
 type Counts = BTreeMap<libc::c_long, u64>;
 
-/// The request of an ioctl that reads and writes a structure: asm-generic/ioctl.h.
+/// Returns the request code of an ioctl that reads and writes a structure: asm-generic/ioctl.h.
 const fn request<T>(number: u64) -> u64 {
     3 << 30 | (size_of::<T>() as u64) << 16 | (b'!' as u64) << 8 | number
 }
@@ -98,7 +98,7 @@ fn calls_of(path: &Path) -> Counts {
     counts
 }
 
-/// Does `work` in a child, each call of which is noted and then made.
+/// Runs `work` in a child. Notes each system call of the child before the kernel makes the call.
 pub fn watch_child(what: &str, work: impl FnOnce(), note: &mut dyn FnMut(libc::c_long)) {
     let told = Shared::<AtomicU64>::new();
     let mut child = Child::run(|| {

@@ -18,7 +18,7 @@ fn exchange(queue: &Queue) {
     assert_eq!(queue.receive(&mut [0; 8192]).unwrap().len, 1);
 }
 
-/// Lets the process end at its next look-up of a file, for example of the file with the clock's offset in a time namespace.
+/// Makes the kernel kill this process at its next look-up of a file, such as the file with the clock's offset in a time namespace.
 fn die_at_a_look() {
     let looks = [
         libc::SYS_newfstatat,

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering};
 use std::thread;
 use umsg::posix::Queue;
 
-/// The handler's queue, and the number of its runs.
+/// The queue that the handler uses, and the number of the handler's runs.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 static RUNS: AtomicU32 = AtomicU32::new(0);
-/// The result of the trapped call.
+/// The result that the handler gives to the trapped call.
 static ANSWER: AtomicI64 = AtomicI64::new(0);
 
-/// From now on, this system call raises SIGSYS in the calling thread.
+/// Makes this system call raise SIGSYS in the calling thread from now on.
 fn trap(call: libc::c_long) {
     act_on(&[call], libc::SECCOMP_RET_TRAP);
 }
@@ -31,7 +31,7 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     {
         context.regs[0] = answer as u64;
     }
-    // The handler's own first call is trapped, too.
+    // The handler's own first call of the library is trapped, too. Then the second run of the handler does not use the queue.
     if RUNS.fetch_add(1, Ordering::SeqCst) != 0 {
         return;
     }
@@ -40,7 +40,7 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     queue.try_send(b"from the handler", 0).expect("room");
 }
 
-/// Returns the answers of the trapped calls: the thread's id, or ENOSYS.
+/// Returns the result of a trapped call: the thread's id, or ENOSYS.
 fn answer(call: libc::c_long) -> i64 {
     match call {
         // SAFETY: has no preconditions.

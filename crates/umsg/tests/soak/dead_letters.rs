@@ -23,7 +23,7 @@ use umsg::posix::{self, OnFull, Peeked, Queue, ReceiveError, Redrive, SendError,
 
 const SOURCE: &str = "/soak";
 const DEAD: &str = "/soak.dead";
-/// The longest message, in bytes.
+/// The length of the longest message, in bytes.
 const SIZE: usize = 64;
 const DEPTH: u32 = 30;
 const SENDERS: usize = 4;
@@ -32,17 +32,18 @@ const WORKERS: usize = 8;
 const BATCH: u64 = 3;
 /// The time to live. It is short: a process that is stopped now and then lets messages expire.
 const TIME_TO_LIVE: Duration = Duration::from_millis(60);
-/// The maximum number of deliveries: a message comes back once.
+/// The maximum number of deliveries: a returned message is delivered once more, and then becomes a dead letter.
 const DELIVERIES: u32 = 2;
 /// With more set-aside messages than this, senders may lack room. The limit is lower than the number that takes room, because processes continue
 /// between two checks.
 const CROWDED: usize = 900;
-/// The number of latest messages whose acknowledgement is recorded before a check of the queues. The queues hold fewer messages than this.
+/// The maximum number of latest messages that a check of the queues covers: it records first which of them were acknowledged. The queues hold fewer
+/// messages than this.
 const RECENT: usize = 20_000;
 /// The maximum time until all leases and reservations of dead processes have ended, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The counts of the acts of all processes.
+/// The count of messages that all processes sent back from the dead-letter queue.
 struct Account {
     redriven: AtomicU64,
 }
@@ -144,7 +145,7 @@ impl Soak {
     fn receive(&self, queues: &Queues, part: Part, random: &mut Random) {
         let mut actor = Actor::new(&queues.source, &self.journal, part.index(), SIZE);
         while self.goes_on(part) {
-            // The last worker mostly sends messages back.
+            // The last worker mostly sends dead letters back.
             let redrives = match part.role == WORKERS - 1 {
                 true => random.below(4) != 0,
                 false => random.below(16) == 0,
@@ -182,7 +183,7 @@ impl Soak {
         true
     }
 
-    /// Sends some messages back: those that come first, or a single one.
+    /// Sends the first dead letters back, several or a single one. Returns whether a message was sent back.
     fn redrive(&self, dead: &Queue, index: usize, random: &mut Random) -> bool {
         let which = Redrive::new();
         let which = match random.below(4) {
@@ -262,7 +263,8 @@ impl Soak {
         }
     }
 
-    /// All producers have ended or died, and one more dies: the queue closes, and a receiver learns of the end once no message is left.
+    /// Fails unless the source closes after the death of its last producer, and a receiver learns of the end once no message is left. All earlier
+    /// producers have ended or died.
     fn expect_the_end(&self, what: &str) {
         let mut last = Child::run(|| {
             // This call is refused if the queue has closed already.
@@ -314,7 +316,7 @@ impl Soak {
         );
     }
 
-    /// Both queues work as at first: messages move in both directions, no lease or reservation is left, and each slot is free.
+    /// Fails unless both queues work as at first: messages move in both directions, no lease or reservation is left, and each slot is free.
     fn expect_soundness(&self, what: &str) {
         for _ in 0..2 {
             assert!(self.source.try_send(&[0; 8], 0).is_ok(), "{what}: no room");
@@ -445,8 +447,8 @@ impl Work for Soak {
             }
             true => {
                 let missing = self.journal.missing(what);
-                // A process that dies after the count and before the drop has counted a message that stays. A message whose receiver died while it
-                // acknowledged the message may have been dropped, and is not missing.
+                // A process that dies between the count and the drop of a message has counted a message that stays in the queue. A message whose
+                // receiver died while it acknowledged the message may have been dropped, and is not missing.
                 let deaths = (round.kills + round.deaths) as usize;
                 let is_exact = (missing..=missing + 2 * deaths).contains(&dropped);
                 assert!(

@@ -28,7 +28,7 @@ const BATCH: u64 = 4;
 struct Posix {
     /// True if every other worker sends and receives in place.
     in_place: bool,
-    /// True if some messages are sent for later.
+    /// True if some messages are sent with a delay.
     delays: bool,
 }
 
@@ -44,7 +44,7 @@ impl CallError for ReceiveError {
     }
 }
 
-/// Sends messages one after the other, some together and some for later.
+/// Sends a batch, or one message with or without a delay. Returns whether a message was sent.
 fn send(actor: &mut Actor<'_>, delays: bool, random: &mut Random) -> bool {
     let how = how(random);
     if random.below(4) == 0 {

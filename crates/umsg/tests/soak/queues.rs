@@ -22,7 +22,7 @@ use umsg::diagnosis::Repaired;
 #[cfg(feature = "crash-points")]
 use umsg_shm::account::Account;
 
-/// The longest message, in bytes.
+/// The length of the longest message, in bytes.
 pub const SIZE: usize = 200;
 const WORKERS: usize = 8;
 
@@ -67,7 +67,7 @@ pub trait Kind: Sync + Sized {
     ) -> Option<(usize, u64)>;
     fn pollable(queue: &Self::Queue) -> BorrowedFd<'_>;
 
-    /// None while a stopped process holds the lock.
+    /// Returns the status of the queue; None while a stopped process holds the lock.
     fn status(queue: &Self::Queue) -> Option<Self::Status>;
     /// Returns the numbers of blocked senders and of blocked receivers.
     fn blocked(status: &Self::Status) -> (usize, usize);
@@ -80,7 +80,7 @@ pub trait Kind: Sync + Sized {
 
     /// Fails unless the counts are those of an empty, sound queue.
     fn check_counts(status: &Self::Status, what: &str);
-    /// Returns the number of messages of 150 bytes that fit.
+    /// Returns the number of messages of 150 bytes that fit into the queue.
     fn fits(status: &Self::Status) -> usize;
     /// Fails if an empty queue has lost memory since `before`, or still has waiters.
     fn check_memory(queue: &Self::Queue, before: &Self::Status, what: &str);

@@ -143,7 +143,7 @@ impl Soak {
         self.journal.roles[part.index()].go.load(SeqCst) == 0
     }
 
-    /// Makes the ring, as soon as its last owner is found dead.
+    /// Makes the ring. Returns None while another owner lives.
     fn make(&self, random: &mut Random) -> Option<Ring> {
         let mut options = Options::new();
         // The ring needs room for a batch.
@@ -156,7 +156,7 @@ impl Soak {
         }
     }
 
-    /// Owns the ring for a while, mostly until the end. Then no passed descriptor may be left.
+    /// Owns the ring until this role must end, or for a random shorter time. Afterwards, no passed descriptor may be open in this process.
     fn own(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
         if let Some(mut ring) = self.make(random) {
             self.receive(&mut ring, tool, part, random);
@@ -168,7 +168,7 @@ impl Soak {
         }
     }
 
-    /// Receives in all possible ways.
+    /// Receives in each of the possible ways, chosen at random.
     fn receive(&self, ring: &mut Ring, tool: &ForHandlers, part: Part, random: &mut Random) {
         self.account.owners.fetch_add(1, SeqCst);
         ring.set_waiting(waiting(random));
@@ -333,7 +333,8 @@ impl Work for Soak {
         tool.busy.store(false, SeqCst);
     }
 
-    /// The owner checks the ring repeatedly. So a process that waits for room waits at most until such a check, or until the owner's death.
+    /// Reports no lack. The owner checks the ring repeatedly. So a process that waits for room waits at most until such a check, or until the owner's
+    /// death.
     fn lacks(&self) -> Option<(bool, bool)> {
         Some((false, false))
     }
@@ -373,7 +374,7 @@ impl Work for Soak {
 /// Fails unless the receiver, a blocked sender and a poller wake up at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {
     let sender = ring.sender();
-    // A poller sleeps once, and never checks by itself.
+    // A poller sleeps only once and does not wake by itself. So its sender waits for a fixed time, not until the poller falls asleep.
     let mut turn = |polls: bool, receive: &mut dyn FnMut(&mut Ring)| {
         let sent = Shared::<AtomicU64>::new();
         let receiver = Sleeper::this_thread();

@@ -25,7 +25,7 @@ const BATCH: u64 = 3;
 
 /// The soak of a System V queue.
 struct SystemV {
-    /// True if some messages are sent for later.
+    /// True if some messages are sent with a delay.
     delays: bool,
 }
 

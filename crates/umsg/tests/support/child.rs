@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The time for a step that a child does at once on a quiet machine.
+/// The maximum time for a step that a child does at once on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The end of a child.
+/// The way in which a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
@@ -150,7 +150,7 @@ impl Child {
         );
     }
 
-    /// Waits for the child's end.
+    /// Waits for the child's end, at most for `patience`. Returns None if the child has not ended.
     pub fn wait(&mut self, patience: Duration) -> Option<Exit> {
         if self.exit.is_some() {
             return self.exit;
@@ -167,7 +167,7 @@ impl Child {
         self.exit
     }
 
-    /// Waits for the child's end, and fails the test if the child does not end in this way in time.
+    /// Waits for the child's end. Fails the test unless the child ends in time, with `exit`.
     #[track_caller]
     pub fn expect(&mut self, exit: Exit, what: &str) {
         match self.wait(PATIENCE) {
@@ -282,7 +282,7 @@ fn let_children_complain() {
     });
 }
 
-/// Reports a failure in this process, and its place.
+/// Reports a failure in this process, with a backtrace if backtraces are enabled.
 pub fn complain(what: &str) {
     if let Some(complaints) = COMPLAINTS.get() {
         complaints.fetch_add(1, Ordering::SeqCst);

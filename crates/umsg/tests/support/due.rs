@@ -9,7 +9,7 @@ const STUCK: Duration = Duration::from_secs(20);
 /// slewed.
 pub const LAG: Duration = Duration::from_millis(20);
 
-/// The times of messages, in milliseconds, in the order of their sends. Many are equal.
+/// The delivery times of the messages, in milliseconds after a common begin, in the order of the sends. Many are equal.
 pub const TIMES: [u64; 14] = [5, 0, 7, 0, 3, 5, 1, 3, 0, 9, 1, 7, 2, 5];
 
 /// Returns the positions of the messages, in the order in which they are delivered.

@@ -6,7 +6,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 use umsg::Readiness;
 
-/// Returns the answer of poll(2).
+/// Returns the flags that poll(2) finds set at this moment.
 pub fn polled(descriptor: BorrowedFd<'_>) -> PollFlags {
     let all =
         PollFlags::IN | PollFlags::OUT | PollFlags::RDNORM | PollFlags::WRNORM | PollFlags::PRI;
@@ -15,7 +15,7 @@ pub fn polled(descriptor: BorrowedFd<'_>) -> PollFlags {
     entries[0].revents()
 }
 
-/// Returns the result of a poll of at most ten seconds.
+/// Returns the flags that a poll of at most ten seconds finds set.
 pub fn poll_for(descriptor: BorrowedFd<'_>, what: PollFlags) -> PollFlags {
     let mut entries = [PollFd::from_borrowed_fd(descriptor, what)];
     let patience = Timespec {

@@ -53,7 +53,7 @@ told!(
 /// A queue or ring of messages of up to 4,096 bytes.
 pub trait Face: Sized {
     const NAME: &'static str;
-    /// The error number of a send that fails for lack of space. It differs, because msgsnd(2) has no ENOSPC.
+    /// The error number of a send that fails for lack of space. It differs between the APIs, because msgsnd(2) has no ENOSPC.
     const NO_SPACE: i32;
     /// The number of groups of messages. The last group is received first; messages of a group are received in the order of their sends.
     const GROUPS: u64;
@@ -249,7 +249,7 @@ impl Face for Named {
     }
 }
 
-/// Makes a test for each API of a function that takes a [`Face`] as its type parameter.
+/// Makes one test for each API from a function that takes a [`Face`] as its type parameter.
 #[macro_export]
 macro_rules! for_each_face {
     ($($test:ident)*) => {

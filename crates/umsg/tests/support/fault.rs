@@ -7,18 +7,18 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The descriptor that gets page faults. Source: userfaultfd(2).
+/// The descriptor to which the kernel reports page faults. Source: userfaultfd(2).
 static FAULTS: AtomicI32 = AtomicI32::new(-1);
 
-/// The kernel's numbers. Source: linux/userfaultfd.h.
+/// The kernel's constants for userfaultfd(2). Source: linux/userfaultfd.h.
 const UFFDIO_API: u64 = 0xc018_aa3f;
 const UFFDIO_REGISTER: u64 = 0xc020_aa00;
 const API: u64 = 0xaa;
 const MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// Makes the descriptor while the process is root, because other users get no faults of system calls. An adversary can mount a file
-/// system of its own (FUSE) for the same effect.
+/// Makes the descriptor `FAULTS` while the process is root: other users do not get the page faults that system calls cause. An adversary can mount a
+/// file system of its own (FUSE) for the same effect.
 pub fn prepare() {
     let mut api = [API, 0, 0];
     // SAFETY: the first call takes numbers. The structure has the length that the request's number defines, and outlives the call.
@@ -52,7 +52,8 @@ pub fn write_for_ever(file: File) -> io::Result<()> {
     })
 }
 
-/// Lists the directory into the page, as [`write_for_ever`] writes from it: the new thread then holds the lock of the directory's inode.
+/// Lists the directory into the page in a new thread, and returns when that thread sleeps in the call: it then holds the lock of the directory's
+/// inode.
 pub fn list_for_ever(directory: File) -> io::Result<()> {
     sleep_over_a_page(directory, |descriptor, page| {
         // SAFETY: as in `write_for_ever`; the kernel writes no more than the length.

@@ -17,7 +17,7 @@ pub mod written;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Fails unless an error matches a pattern and has an error number.
+/// Fails unless an error matches the pattern and has the expected error number.
 #[macro_export]
 macro_rules! expect_error {
     ($error:expr, $pattern:pat $(if $guard:expr)?, $errno:expr $(, $($case:tt)+)?) => {
@@ -80,7 +80,7 @@ impl Random {
     }
 }
 
-/// Sets the number of descriptors that this process may have from now on. Returns the previous number.
+/// Sets the maximum number of descriptors that this process may have from now on. Returns the previous maximum.
 pub fn limit_descriptors(soft: u64) -> u64 {
     // SAFETY: the first call fills in the limit, and the second call changes the limit of this process.
     unsafe {

@@ -7,7 +7,7 @@ use umsg::sysv::{self, Totals};
 use super::child::{Child, Exit};
 use super::place::Place;
 
-/// The time between two changes after which a directory's times differ: several ticks of the kernel.
+/// The time that two changes of a directory lie apart so that their time stamps differ: several ticks of the kernel.
 pub const SETTLED: Duration = Duration::from_millis(40);
 
 /// Returns the totals of a namespace.

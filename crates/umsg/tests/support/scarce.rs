@@ -39,7 +39,7 @@ pub fn limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
     }
 }
 
-/// Sets the limit so that `free` descriptor numbers are left.
+/// Limits the descriptors of this process so that `free` unused numbers are left.
 pub fn leave_descriptors(free: usize) {
     // SAFETY: F_GETFD only asks whether the number is taken.
     let is_free = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } == -1;
@@ -94,7 +94,7 @@ pub fn remount(at: &Path, options: &str) {
     assert_eq!(result, 0, "remount");
 }
 
-/// A file that takes the free space of its file system, except this number of bytes. Dropping it removes the file.
+/// A file that takes this number of bytes, or all free space of its file system if the free space is less. Dropping it removes the file.
 pub struct Ballast(PathBuf);
 
 impl Ballast {
@@ -116,7 +116,7 @@ impl Drop for Ballast {
 pub struct InUse {
     pub descriptors: usize,
     pub mappings: usize,
-    /// Bytes of private memory, of which malloc may keep some.
+    /// The bytes of private memory. They include freed memory that malloc keeps.
     pub private: u64,
 }
 

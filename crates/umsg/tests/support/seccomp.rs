@@ -16,7 +16,7 @@ impl From<libc::c_long> for Call {
     }
 }
 
-/// From now on these calls fail for this thread, and for the threads and processes that it starts.
+/// Makes these calls fail from now on, for this thread, and for the threads and processes that it starts.
 #[track_caller]
 pub fn refuse(calls: &[Call], errno: i32) {
     filter_calls(&mut program(
@@ -25,14 +25,14 @@ pub fn refuse(calls: &[Call], errno: i32) {
     ));
 }
 
-/// From now on, the kernel takes this action in place of making these calls.
+/// Makes the kernel take this action from now on, in place of making these calls.
 #[track_caller]
 pub fn act_on(calls: &[libc::c_long], action: u32) {
     let calls: Vec<Call> = calls.iter().copied().map(Call::from).collect();
     filter_calls(&mut program(&calls, action));
 }
 
-/// From now on only these calls are made; all others fail.
+/// Makes all calls except these fail from now on.
 #[track_caller]
 pub fn allow_only(calls: &[libc::c_long], errno: i32) {
     let calls: Vec<Call> = calls.iter().copied().map(Call::from).collect();
@@ -42,8 +42,8 @@ pub fn allow_only(calls: &[libc::c_long], errno: i32) {
     filter_calls(&mut filter);
 }
 
-/// From now on each call of this thread, and of the threads and processes that it starts, is made once a supervisor has let it pass.
-/// Returns the supervisor's descriptor, see seccomp_unotify(2).
+/// From now on, the kernel makes no call of this thread, or of threads and processes that it starts, before a supervisor lets the call pass. Returns
+/// the supervisor's descriptor, see seccomp_unotify(2).
 #[track_caller]
 pub fn supervise() -> i32 {
     let mut filter = vec![ret(libc::SECCOMP_RET_USER_NOTIF)];
@@ -104,7 +104,7 @@ fn statement(code: u32, k: u32) -> libc::sock_filter {
     }
 }
 
-/// Judges all later system calls of this thread by a filter.
+/// Installs a filter for all later system calls of this thread.
 #[track_caller]
 fn filter_calls(filter: &mut [libc::sock_filter]) {
     let program = libc::sock_fprog {

@@ -42,7 +42,7 @@ impl Everybodys {
         self.path().join("mq").join(&name[1..])
     }
 
-    /// Options for a queue of a few short messages, for both directions.
+    /// Options for a queue of a few short messages, for sending and receiving.
     pub fn options(&self, mode: u32) -> OpenOptions {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(mode);

@@ -8,7 +8,7 @@ pub struct Saved {
     pub pid: u32,
     pub sent: u64,
     pub returns: u32,
-    /// The additions of a later version to the record's head.
+    /// The bytes that a later version adds to the head of the record.
     pub added: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub struct Written {
     pub max_deliveries: u32,
     pub name: Vec<u8>,
     pub dead_letter: Vec<u8>,
-    /// The additions of a later version to the header.
+    /// The bytes that a later version adds to the header.
     pub added: Vec<u8>,
     /// Counts of messages and bytes that replace the right ones.
     pub counts: Option<(u64, u64)>,

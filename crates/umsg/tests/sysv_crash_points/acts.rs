@@ -1,4 +1,4 @@
-//! The operations of victims, and of the processes before them.
+//! The operations of victims, and of the processes that use the queue before them.
 
 use super::stage::QBYTES;
 use crate::chaos::clerk::Clerk;
@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use umsg::sysv::{Change, Queue, ReceiveError, Want};
 use umsg_shm::crash;
 
-/// Any type except the awaited one, and any length: many messages fit into their cell, some need the arena, a few make the arena grow.
+/// Returns a random type except the awaited one, and a random length: many messages fit into their cell, some need the arena, a few make the arena
+/// grow.
 pub fn any(random: &mut Random) -> (u16, usize) {
     let mtype = match random.below(3) {
         0 => 1,
@@ -81,7 +82,8 @@ pub fn receive_batches(clerk: &mut Clerk<'_>, count: usize, most: usize) {
     }
 }
 
-/// Leases all messages: acknowledges one, keeps one, returns one, and so on. The kept leases last until the end.
+/// Leases three messages in each round: acknowledges the first one, keeps the second one, and returns the third one. The kept leases last until this
+/// function ends.
 pub fn lease(clerk: &mut Clerk<'_>, rounds: usize) {
     let mut kept = Vec::new();
     for _ in 0..rounds {

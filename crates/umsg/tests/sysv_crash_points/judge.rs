@@ -11,14 +11,14 @@ use std::time::Duration;
 use umsg::sysv::{SendError, Want};
 
 impl Stage<'_> {
-    /// Receives the remaining messages.
+    /// Receives the remaining messages. Returns their numbers.
     fn drain(&self) -> Vec<usize> {
         let mut clerk = self.worker(OBSERVER);
         std::iter::from_fn(|| clerk.receive(How::Try, Want::Any).ok()).collect()
     }
 
     pub(super) fn judge(&self, death: &Death, what: &str) {
-        // A query first takes the messages of dead holders back, unless the same query was made within the last tick.
+        // A query of the status first returns the messages of dead holders to the queue, unless the same query was made within the last tick.
         let returned = wait_until(STALL, || status(&self.queue).leased == 0);
         assert!(returned, "{what}: held by the dead for good");
         let before = status(&self.queue);
@@ -61,7 +61,7 @@ impl Stage<'_> {
         self.journal.missing(what)
     }
 
-    /// Fails unless the queue's counts were right.
+    /// Fails unless the counts of the queue match the messages that were left in it.
     fn check_counts(&self, left: &[usize], counted: (u64, u64), types: &[(i64, u32)], what: &str) {
         let record = |&number: &usize| &self.journal.messages[number];
         let bytes = left

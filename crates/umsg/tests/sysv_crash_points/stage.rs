@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use umsg::diagnosis::Repaired;
 use umsg::sysv::{self, Queue, Waiting, Want};
 
-/// The queue's key, and the bytes and messages that it holds.
+/// The queue's key, and the maximum of its bytes and of its messages.
 pub const KEY: i32 = 0x5e1f;
 pub const QBYTES: usize = 16_384;
 
-/// The message selection of a blocked receiver.
+/// The type of the messages for which a blocked receiver waits.
 pub const WANTED: u16 = 3;
 
 pub struct Sysv;

@@ -19,14 +19,14 @@ fn receivers_get_the_messages_that_are_left_and_then_the_end() {
     ] {
         assert_eq!(refused, Err(SendError::Closed));
     }
-    // No message of this type can come.
+    // No further message of this type can come, so the receive does not wait.
     assert_eq!(
         queue.receive_vec(Want::Exactly(3)),
         Err(ReceiveError::Closed)
     );
     assert_eq!(queue.receive_vec(Want::Exactly(2)).unwrap().data, b"two");
     let job = queue.receive_lease(Want::Any).unwrap();
-    // A leased message can come back.
+    // A leased message can return to the queue, so the stream has not ended.
     nothing(&queue);
     job.return_after(DELAY).unwrap();
     nothing(&queue);

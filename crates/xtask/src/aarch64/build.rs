@@ -20,7 +20,7 @@ use crate::steps::Steps;
 use crate::suite::FEATURES;
 use crate::workspace::Workspace;
 
-/// The profile of Cargo.toml.
+/// The name of the build's profile in Cargo.toml.
 const PROFILE: &str = "aarch64";
 const DROP_IN: &str = "libumsg_preload.so";
 

@@ -27,23 +27,23 @@ const PYTHON: [&str; 6] = [
     "zlib1g",
 ];
 
-/// The variable that names another mirror.
+/// The environment variable that names another mirror of Debian.
 const MIRROR: &str = "UMSG_TEST_DEBIAN_MIRROR";
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Files of Debian.
+/// The paths of Debian's kernel and BusyBox on this machine.
 pub struct Debian {
     pub kernel: PathBuf,
     pub busybox: PathBuf,
 }
 
-/// Returns whether the files were already fetched.
+/// Returns whether Debian's kernel and BusyBox were already fetched.
 pub fn is_done(workspace: &Workspace) -> bool {
     let debian = Debian::below(&directory(workspace));
     debian.kernel.exists() && debian.busybox.exists()
 }
 
-/// Returns the files. The first call fetches them.
+/// Returns Debian's kernel and BusyBox. The first call fetches them.
 pub fn debian(workspace: &Workspace, directory: &Path) -> Result<Debian> {
     let debian = Debian::below(directory);
     if is_done(workspace) {

@@ -23,7 +23,7 @@ const DIRECTORIES: [&str; 10] = [
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
 
-/// install(1), which Debian's BusyBox does not have, as the tests use it: install -m MODE FROM TO.
+/// install(1) in the form in which the tests use it: install -m MODE FROM TO. Debian's BusyBox does not have this program.
 const INSTALL: &str = "#!/bin/sh\ncp \"$3\" \"$4\" && chmod \"$2\" \"$4\"\n";
 
 /// Directories of the checkout that tests read: files of earlier versions, and the sources with the named points.
@@ -40,7 +40,7 @@ const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const CHARACTERS: u32 = 0o020_000;
 
-/// Writes the archive.
+/// Writes the archive of the machine's file system.
 pub fn write(
     workspace: &Workspace,
     archive: &Path,
@@ -87,7 +87,7 @@ struct Image {
     out: BufWriter<File>,
     written: usize,
     entries: u32,
-    /// The names so far, without a slash at the beginning.
+    /// The names of the entries so far, without a slash at the beginning.
     names: BTreeSet<String>,
 }
 

@@ -17,7 +17,7 @@ use crate::steps::{Output, Tests};
 const TO_START: Duration = Duration::from_secs(120);
 /// The maximum time from a program's limit until the machine has killed the program.
 const TO_KILL: Duration = Duration::from_secs(60);
-/// The interval at which a wait looks for a signal.
+/// The interval at which a wait for the machine's output checks for an interrupt.
 const LOOK: Duration = Duration::from_millis(100);
 /// The beginning of each line that init.sh itself prints.
 const MARK: &str = "@umsg ";
@@ -222,7 +222,7 @@ impl Session<'_> {
         });
     }
 
-    /// Reports the end of a program: "STATUS NAME".
+    /// Reports the end of a program. `rest` is "STATUS NAME".
     fn end(&mut self, rest: &str) {
         let Some(running) = self.program.take() else {
             return;

@@ -34,12 +34,12 @@ use crate::interrupt;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// Rust's target.
+/// Rust's name for the platform of the machine.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// The C compiler, which also links.
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 
-/// The default processor.
+/// The default processor of the machine, by its name in QEMU.
 const CPU: &str = "neoverse-n1";
 
 /// The choices of `cargo xtask aarch64`.
@@ -58,7 +58,7 @@ pub struct Options {
     cpu: String,
 }
 
-/// Builds the test programs and runs them on the machine. Fails if one of them fails.
+/// Builds the test programs and runs them on the machine. Fails if a test program fails.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     interrupt::install();
     needs::check(workspace)?;
@@ -74,7 +74,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     start(workspace, &directory, &debian, &built, test, &options.cpu)
 }
 
-/// Runs commands on the machine, which also has Debian's Python and these files, each at the given path. Fails if one of them fails.
+/// Runs commands on the machine, which also has Debian's Python and these files, each at the given path. Fails if a command fails.
 pub fn run_with_python(
     workspace: &Workspace,
     programs: Vec<Program>,

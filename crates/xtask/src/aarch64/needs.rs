@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::workspace::Workspace;
 
-/// A program, and the package of Debian that has it.
+/// The programs that this task runs, each with Debian's package of it.
 const PROGRAMS: [(&str, &str); 2] = [
     ("qemu-system-aarch64", "qemu-system-arm"),
     (COMPILER, "gcc-aarch64-linux-gnu"),

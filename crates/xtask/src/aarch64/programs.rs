@@ -110,7 +110,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Creates a program of a selection.
+    /// Creates a test program, with the arguments that choose its tests.
     pub fn new(
         name: String,
         directory: PathBuf,
@@ -187,14 +187,14 @@ impl Selection {
         self.names.iter().any(|one| one == name)
     }
 
-    /// Returns the selected programs of a crate, without its name.
+    /// Returns the selected programs of a crate, each without the name of the crate.
     pub fn of_crate(&self, name: &str) -> Vec<&str> {
         let parts = self.names.iter().filter_map(|one| one.split_once('/'));
         let of_crate = parts.filter(|(of, _)| *of == name);
         of_crate.map(|(_, program)| program).collect()
     }
 
-    /// Returns the place of a program in the order of the crates and their files.
+    /// Returns the position of a selected program in the order of the crates and their files.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|one| one == name)
     }

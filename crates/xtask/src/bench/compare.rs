@@ -15,7 +15,7 @@ const KEPT: f64 = 0.85;
 /// times of a cache line in two runs differ by more than this factor, their ratios are not compared.
 const FARTHER: f64 = 1.5;
 
-/// The version of the document that is understood.
+/// The format version of the JSON documents that this task reads.
 const FORMAT: u64 = 1;
 
 /// The ratios of a run.

@@ -19,7 +19,7 @@ const DOCUMENT: &str = "docs/benchmarks.md";
 /// A text that is written by hand, and is put at the end of the document.
 const ATTEMPTS: &str = "docs/benchmarks-attempts.md";
 
-/// The number of runs that have to show a drop.
+/// The number of runs that have to show a drop before the check fails.
 const RUNS: usize = 3;
 
 /// Runs the suites one after another.

@@ -32,7 +32,7 @@ const ALIASES: [&str; 2] = ["umsg_mqd_t", "umsg_handle"];
 /// The types that are pointers to a program's functions.
 const FUNCTIONS: [&str; 3] = ["umsg_ring_visitor", "umsg_ring_filter", "umsg_log"];
 
-/// Returns the declaration of `name` with a type.
+/// Returns the C declaration of `name` with a Rust type.
 pub fn declare(rust: &Type, name: &str) -> Result<String> {
     match rust {
         Type::Path(path) => match optional(path) {
@@ -67,7 +67,7 @@ pub fn declare(rust: &Type, name: &str) -> Result<String> {
     }
 }
 
-/// Returns the content of an `Option`: a pointer to a function, which may be NULL.
+/// Returns the type inside an `Option`: a pointer to a function, which may be NULL.
 fn optional(path: &syn::TypePath) -> Option<&Type> {
     let last = path.path.segments.last()?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {

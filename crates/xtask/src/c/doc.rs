@@ -5,7 +5,7 @@ pub struct Doc {
     lines: Vec<String>,
 }
 
-/// A piece of text.
+/// A paragraph or a list of a comment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Block {
     Paragraph(String),
@@ -51,7 +51,8 @@ impl Doc {
     }
 }
 
-/// Paragraphs and lists. An item of a list begins with "- ", its term ends at the first ": ", and further lines of the item are indented.
+/// Returns the paragraphs and lists of the lines. An item of a list begins with "- ", its term ends at the first ": ", and further lines of the item
+/// are indented.
 fn blocks<'a>(lines: impl Iterator<Item = &'a String>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut ended = true;

@@ -1,4 +1,4 @@
-//! `umsg.h`.
+//! The C library's header, `umsg.h`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -100,7 +100,7 @@ fn add_chapter(text: &mut String, chapter: &Chapter) {
     }
 }
 
-/// Returns a type, with the comments of its members or without.
+/// Returns the declaration of a type, with the comments of its members or without.
 pub fn declaration(one: &Type, comments: bool) -> String {
     let members = match &one.shape {
         Shape::Alias(alias) => return format!("typedef {alias};\n"),
@@ -117,7 +117,7 @@ pub fn declaration(one: &Type, comments: bool) -> String {
     text
 }
 
-/// Returns a function, in one line if it fits.
+/// Returns the prototype of a function, in one line if it fits.
 pub fn prototype(function: &Function) -> String {
     let mut parameters: Vec<&str> = function
         .parameters
@@ -151,7 +151,7 @@ fn add_comment(text: &mut String, indent: &str, doc: &Doc) {
     let _ = writeln!(text, "{indent} */");
 }
 
-/// Returns the text without the marks of Markdown.
+/// Returns a line without the marks of Markdown.
 fn plain(line: &str) -> String {
     match line.strip_prefix("# ") {
         Some(heading) => format!("{heading}:"),

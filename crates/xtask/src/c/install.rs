@@ -28,7 +28,7 @@ const SYSTEM_LIBRARIES: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "
 
 /// The places of the files of an installation.
 pub struct Layout<'a> {
-    /// The directory that is written.
+    /// The directory below which all files are written.
     pub root: &'a Path,
     /// The directory of libraries, below `root`: `lib`, or Debian's `lib/x86_64-linux-gnu`.
     pub libraries: &'a str,
@@ -48,7 +48,7 @@ pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()
     install_built(workspace, prefix, release)
 }
 
-/// Installs everything below `prefix`, with the library that is built.
+/// Installs everything below `prefix`, with the library that cargo has built already.
 pub fn install_built(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()> {
     let layout = Layout {
         root: prefix,
@@ -62,7 +62,7 @@ pub fn install_built(workspace: &Workspace, prefix: &Path, release: bool) -> Res
     lay_out(workspace, &archive, &layout)
 }
 
-/// Returns the C compiler that `CC` names.
+/// Returns the C compiler that `CC` names, or else `cc`.
 pub fn compiler() -> OsString {
     std::env::var_os("CC").unwrap_or_else(|| "cc".into())
 }

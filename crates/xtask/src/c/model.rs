@@ -58,7 +58,7 @@ const FILES: [&str; 46] = [
     "signals",
     "log",
 ];
-/// The items that come last in the header.
+/// The files whose items come last in the header.
 const LAST_FILES: [&str; 2] = ["error", "version"];
 
 /// Functions with variable arguments in C, and the index of the first variable argument.
@@ -93,7 +93,7 @@ pub struct Type {
 
 pub enum Shape {
     Structure(Vec<Member>),
-    /// The whole declaration.
+    /// The whole declaration, without `typedef` and the semicolon.
     Alias(String),
 }
 
@@ -107,7 +107,7 @@ pub struct Member {
 pub struct Function {
     pub name: String,
     pub doc: Doc,
-    /// The declaration with the name, up to the parenthesis.
+    /// The returned type and the name of the function, in the form of C: the declaration up to the parenthesis.
     pub head: String,
     pub parameters: Vec<Parameter>,
     pub variadic: bool,

@@ -2,8 +2,8 @@
 
 use roff::{Inline, Roff, bold, italic, roman};
 
-/// Sets text between backquotes in bold, or as a variable if the text is a variable, and the names of other pages in bold. Each sentence begins a
-/// line, as manual pages have it.
+/// Returns a text for a manual page: text between backquotes is bold, or a variable if the text is a variable, and the names of other pages are bold.
+/// Each sentence begins a line, as manual pages have it.
 pub fn inline(text: &str, variables: &[&str]) -> Vec<Inline> {
     let mut set = Vec::new();
     for (index, piece) in text.split('`').enumerate() {
@@ -18,7 +18,7 @@ pub fn inline(text: &str, variables: &[&str]) -> Vec<Inline> {
     set
 }
 
-/// Sets the names of pages: `name(3)` with the name in bold.
+/// Adds a text to `set`, in which the name of each page, as in `name(3)`, is bold.
 fn prose(text: &str, set: &mut Vec<Inline>) {
     let text = text.replace(". ", ".\n");
     let mut plain = String::new();

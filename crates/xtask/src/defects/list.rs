@@ -28,7 +28,7 @@ impl fmt::Display for By {
     }
 }
 
-/// The planted mistake.
+/// A mistake that the task plants.
 pub struct Defect {
     pub name: &'static str,
     /// The effect of the defect.

@@ -32,7 +32,7 @@ use crate::soak::Wish;
 use crate::workspace::Workspace;
 use list::{By, Defect};
 
-/// The copied files: the sources of the library's tests.
+/// The files and folders that the task copies: the library's tests are built from them.
 const COPIED: [&str; 6] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -128,7 +128,7 @@ impl Nursery {
         let bed = workspace.target.join("defects");
         let copy = Workspace {
             root: bed.join("source"),
-            // A target folder of its own: otherwise cargo would use a library with a defect for the other checkout.
+            // A target folder of its own: otherwise cargo would use a library with a defect for the original checkout.
             target: bed.join("target"),
         };
         let _ = fs::remove_dir_all(&copy.root);
@@ -149,7 +149,7 @@ impl Nursery {
         source(&self.copy.root, defect)
     }
 
-    /// Returns the tests of a crate in a debug build, which builds quickly, and in which processes die at named points.
+    /// Returns the command that runs the tests of a crate in a debug build, which builds quickly, and in which processes die at named points.
     fn tests(&self, of: &str) -> Command {
         let mut tests = self.copy.cargo(&["test", "--quiet", "-p", of]);
         tests.args(["--features", "crash-points"]);
@@ -157,7 +157,8 @@ impl Nursery {
         tests
     }
 
-    /// Returns the tests of the engines under the model checker. Its build has other flags, so it has a target folder of its own.
+    /// Returns the command that runs the tests of the engines under the model checker. The build for the model checker has other flags, so it has a
+    /// target folder of its own.
     fn models(&self) -> Command {
         let options = ["test", "--quiet", "-p", "umsg-shm", "--profile"];
         let mut models = self.copy.cargo(&options);
@@ -167,7 +168,7 @@ impl Nursery {
         models
     }
 
-    /// Plants a defect, and runs the soak or test that has to notice it.
+    /// Plants a defect, runs the soak or test that has to notice it, and takes the defect out again. Returns the failure, if there was one.
     fn plant(&self, defect: &Defect, minutes: f64) -> Result<Option<Noticed>> {
         let path = self.file(defect);
         let sound = fs::read_to_string(&path).context(path.display())?;
@@ -191,7 +192,7 @@ impl Nursery {
         }
     }
 
-    /// Returns the soak or the test, as a command.
+    /// Returns the command that runs the soak or the test.
     fn command(&self, by: By, minutes: f64) -> Command {
         let (mut command, test) = match by {
             By::Soak(face) => return Wish::new(minutes, None).command_in(self.tests("umsg"), face),
@@ -235,7 +236,7 @@ impl Nursery {
     }
 }
 
-/// Returns the directory of the tests' queues: a failed test program is killed, and then removes nothing.
+/// Makes a directory for the tests' queues. A failed test program is killed, and removes nothing, so this task removes the directory.
 fn directory() -> std::io::Result<TempDir> {
     let only_ours = Permissions::from_mode(0o700);
     tempfile::Builder::new()

@@ -26,7 +26,7 @@ pub fn show(stage: &Stage) -> Result<()> {
             println!("kernel:  fill {QUEUE} {MESSAGES}\n         refused: {reason}");
         }
         Err(interrupted) => return Err(interrupted),
-        // The limits of this machine were raised for all processes.
+        // The kernel's limits on this machine were raised for all processes, so the kernel has not refused.
         Ok(filled) => println!(
             "kernel:  fill {QUEUE} {MESSAGES}\n         {}",
             filled.trim()

@@ -38,7 +38,8 @@ pub fn bridge(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// Builds the command and the drop-in, and shows them. With `quick`, shows those of `target/release` if both exist, and measures one round each.
+/// Builds the command and the drop-in, and runs the demonstrations with them. With `quick`, uses the files of `target/release` if both exist, and
+/// measures one round each.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     interrupt::install();
     if !(quick && stage::is_built(workspace)) {

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::programs;
 
 const ROUNDS: usize = 3;
-/// A thousand messages, one a millisecond.
+/// The arguments of pmqtest for a thousand messages, one a millisecond.
 const ARGUMENTS: [&str; 5] = [
     "--quiet",
     "--loops=1000",

@@ -41,7 +41,7 @@ fn script_argument(script: &Path) -> Result<&str> {
         .ok_or_else(|| Failure::new(format!("{}: not UTF-8", script.display())))
 }
 
-/// Returns the messages a second, from "MESSAGES SECONDS".
+/// Returns the number of messages a second, from the output "MESSAGES SECONDS".
 fn rate(printed: &str) -> Result<f64> {
     let numbers: Vec<f64> = printed
         .split_whitespace()

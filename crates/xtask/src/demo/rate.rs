@@ -10,7 +10,7 @@ const ROUNDS: usize = 5;
 const SECONDS: &str = "1";
 /// The capacity of the queue in messages: the kernel's limit for every process.
 const DEPTH: &str = "10";
-/// The capacity of a queue that the kernel refuses to users that are not root.
+/// A larger capacity, which the kernel refuses to users other than root.
 const DEEPER: &str = "1024";
 
 pub fn show(stage: &Stage) -> Result<()> {

@@ -140,26 +140,26 @@ impl Namespace {
         self.directory.path()
     }
 
-    /// Returns the user of the program, if it is not the caller.
+    /// Returns the user of this namespace's programs; None for the caller.
     pub fn user(&self) -> Option<u32> {
         self.user
     }
 
-    /// Returns a program on the kernel's queues, run by the namespace's user.
+    /// Returns the command that runs a program on the kernel's queues, as the namespace's user.
     pub fn on_kernel(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments);
         self.as_user(command)
     }
 
-    /// Returns a program under `umsg run`, run by the namespace's user.
+    /// Returns the command that runs a program under `umsg run`, as the namespace's user.
     pub fn on_umsg(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.umsg(&["run", "--"]);
         command.arg(program).args(arguments);
         command
     }
 
-    /// Returns the command line tool on this namespace.
+    /// Returns a command of the command line tool `umsg` on this namespace.
     pub fn umsg(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.umsg);
         command.args(arguments).env("UMSG_DIR", self.path());

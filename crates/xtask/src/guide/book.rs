@@ -14,7 +14,7 @@ const DIRECTORY: &str = "docs/guide";
 /// The place of the book below the target directory, as `book.toml` says.
 const BOOK: &str = "guide";
 
-/// Returns a sentence for each link that leads nowhere.
+/// Builds the book. Returns a sentence for each link that leads nowhere.
 pub fn build(workspace: &Workspace) -> Result<Vec<String>> {
     let Some(mdbook) = programs::mdbook() else {
         println!(

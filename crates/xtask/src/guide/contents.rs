@@ -1,4 +1,4 @@
-//! The table of contents lists each document of `docs`, and some check runs each program of the guide.
+//! Checks that the table of contents lists each document of `docs`, and that some check runs each program of the guide.
 
 use std::collections::HashSet;
 use std::fs;

@@ -73,7 +73,7 @@ impl Page {
     }
 }
 
-/// The starts of the lines of a text.
+/// The offsets at which the lines of a text begin.
 struct Lines(Vec<usize>);
 
 impl Lines {

@@ -15,7 +15,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 use crate::{interrupt, programs};
 
-/// Creates the queues and their messages.
+/// The script that creates the queues and their messages.
 const QUEUES: &str = r#"set -e
 umsg create /orders.new --max-messages 1000
 umsg create /orders.paid --max-messages 100
@@ -163,7 +163,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Returns a command with the namespace, and `umsg` in its path.
+    /// Returns a command that uses this namespace, and has `umsg` in its path.
     fn bash(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(arguments[0]);
         command.args(&arguments[1..]);
@@ -197,7 +197,7 @@ impl Stage {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Starts the command, presses the keys, and returns the screen with its colours.
+    /// Starts `umsg top`, presses the keys of the picture, and returns the screen with its colours.
     fn screen(&self, picture: &Picture) -> Result<String> {
         let (width, height) = (picture.size.0.to_string(), picture.size.1.to_string());
         let new = [

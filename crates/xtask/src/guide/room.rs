@@ -21,7 +21,7 @@ use crate::{c, interrupt, programs, shell};
 /// The longest time that a page's commands may take.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Becomes root of namespaces of its own, prepares them, and becomes ann.
+/// The script that becomes root of namespaces of its own, prepares them, and becomes ann.
 const ENTER: &str = r#"set -e
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount --bind "$ROOM/passwd" /etc/passwd
@@ -107,7 +107,7 @@ impl Room {
         let steps = session.steps.iter().enumerate();
         let faults = steps.filter_map(|(number, step)| fault(step, number, place.path()));
         let faults = faults.map(|(line, why)| format!("{name}:{line}: {why}"));
-        // If one step was not run, the following steps were not run either.
+        // If one step was not run, the following steps were not run either: only the first of these faults is reported.
         let mut faults: Vec<String> = faults.collect();
         if let Some(first) = faults.iter().position(|fault| fault.ends_with(NOT_RUN)) {
             faults.truncate(first + 1);
@@ -173,7 +173,7 @@ impl Room {
 
 const NOT_RUN: &str = "not run to its end";
 
-/// Returns the line of a command whose result differs from the page, and the reason.
+/// Returns the number of a command's line, and the reason, if the command's result differs from the page.
 fn fault(step: &Step, number: usize, place: &Path) -> Option<(usize, String)> {
     let read = |ending| fs::read_to_string(place.join(format!("{number}.{ending}")));
     let printed = read("out").unwrap_or_default();

@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// Writes a file, which may be a script.
+    /// Makes the script write a file. The file is executable, because it may be a script, too.
     fn file(&mut self, name: &str, text: &str) {
         const END: &str = "END_OF_THE_FILE_OF_THE_GUIDE";
         let script = &mut self.script;

@@ -1,7 +1,7 @@
 //! A picture of a terminal's screen: text with escape sequences, as `tmux capture-pane -e` prints it, becomes SVG. The same screen becomes the same
 //! picture.
 //!
-//! The program interprets the sequences that set colours and attributes (`ESC [ numbers m`), and skips all others.
+//! This module interprets the sequences that set colours and attributes (`ESC [ numbers m`), and skips all others.
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,7 @@ pub const LIGHT: Theme = Theme {
     ],
 };
 
-/// How characters are painted.
+/// The colours and the style of characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Paint {
     text: Option<u8>,

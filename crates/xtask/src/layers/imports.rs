@@ -19,7 +19,7 @@ use crate::failure::{Context as _, Result};
 pub struct Import {
     pub from: String,
     pub to: String,
-    /// The file below `src`.
+    /// The path of the importing file, below `src`.
     pub file: String,
     pub line: usize,
 }
@@ -128,7 +128,7 @@ fn needs_tests(condition: &Meta) -> bool {
     }
 }
 
-/// Follows the modules of a crate.
+/// Reads the modules of a crate, and records their imports.
 struct Reader<'a> {
     source: &'a Path,
     tests: bool,
@@ -230,7 +230,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Records a path in a macro. If the path ends in a group of braces, records each name in the group.
+    /// Records a path in a macro. If a group of braces follows `crate` or `super`, records a path for each name in the group.
     fn note_with_group(&mut self, path: Vec<Ident>, next: Option<&TokenTree>) {
         let is_open = path.iter().all(|name| *name == "crate" || *name == "super");
         match next {

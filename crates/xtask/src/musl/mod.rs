@@ -16,12 +16,12 @@ use crate::workspace::Workspace;
 
 /// The target of programs for musl.
 pub const TARGET: &str = "x86_64-unknown-linux-musl";
-/// musl's libc of Debian's package musl.
+/// The path of musl's libc, from Debian's package musl.
 const LIBC: &str = "/usr/lib/x86_64-linux-musl/libc.so";
-/// Debian's package busybox-static.
+/// The path of BusyBox, from Debian's package busybox-static.
 pub const BUSYBOX: &str = "/bin/busybox";
 
-/// The compiler. musl-gcc searches no headers of the kernel.
+/// The compiler, with the directories of the kernel's headers, which musl-gcc does not search.
 pub const COMPILER: &str =
     "musl-gcc -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu";
 
@@ -125,7 +125,7 @@ pub enum Panics {
     Unwind,
 }
 
-/// Returns the flags of rustc for a library that is linked with musl's libc.so. Puts a linker script into the directory.
+/// Returns the flags of rustc for a library that is linked with musl's libc.so. Writes a linker script below `directory`.
 pub fn shared_library(
     workspace: &Workspace,
     directory: &Path,
@@ -152,7 +152,7 @@ pub fn shared_library(
     ])
 }
 
-/// The unwinder of the standard library for musl.
+/// Returns the path of the unwinder of the standard library for musl.
 fn unwinder(workspace: &Workspace) -> Result<PathBuf> {
     let mut ask = workspace.command("rustc");
     let libraries = text(ask.args(["--print", "target-libdir", "--target", TARGET]))?;
@@ -166,7 +166,7 @@ fn unwinder(workspace: &Workspace) -> Result<PathBuf> {
     }
 }
 
-/// The symbols that a file needs, apart from those of Python, and that musl's libc.so does not have. A missing weak symbol is no error.
+/// Returns the symbols that a file needs and that musl's libc.so does not have, apart from the symbols of Python. A missing weak symbol is no error.
 pub fn absent_symbols(workspace: &Workspace, file: &Path) -> Result<Vec<String>> {
     let symbols = |which: &str, file: &Path| {
         let mut nm = workspace.command("nm");

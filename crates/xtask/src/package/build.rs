@@ -91,7 +91,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Returns a file that the build makes.
+    /// Returns the path of a file that the build makes.
     pub fn file(&self, name: &str) -> PathBuf {
         let directory = match &self.target {
             Some(target) => self.directory.join(target),

@@ -9,7 +9,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// Runs a command with another umask, so that other users can't read the files that the command creates.
+/// The beginning of a command line with another umask, so that other users can't read the files that the command creates.
 const ANOTHER_UMASK: [&str; 4] = ["sh", "-c", "umask 077 && exec \"$@\"", "sh"];
 
 /// Locale and time zone of the second build. The zone is 14 hours ahead, so its date differs for half of each day.
@@ -71,7 +71,7 @@ pub fn with_another_directory(
     }
 }
 
-/// Returns a command of the second build.
+/// Returns a command that runs `program` in the environment of the second build.
 fn elsewhere_by(program: &OsStr) -> Command {
     let [shell, options @ ..] = ANOTHER_UMASK;
     let mut command = Command::new(shell);

@@ -104,7 +104,7 @@ mod tests {
                 assert!(CATEGORIES.contains(&category.as_str().unwrap()), "{name}");
             }
             assert!(package["metadata"]["docs"]["rs"].is_object(), "{name}");
-            // A path alone can't be published.
+            // crates.io does not accept a dependency that has a path and no version.
             for dependency in package["dependencies"].as_array().unwrap() {
                 let is_normal = dependency["kind"].is_null();
                 let has_version = dependency["req"] != "*";

@@ -76,7 +76,7 @@ pub fn make(
     Ok(())
 }
 
-/// The program of the bridge, and the command that builds it. For tests, it is the program of the crate's own tests.
+/// Returns the path of the bridge's program, and the command that builds this program. With `quick`, it is the program of the crate's own tests.
 fn bridge(workspace: &Workspace, quick: bool, build: &Build) -> (PathBuf, Command) {
     if !quick {
         return (build.file(BRIDGE), build.of(&[BRIDGE]));
@@ -118,7 +118,7 @@ impl<'a> Packages<'a> {
         self.workspace.root.join("packaging").join(file)
     }
 
-    /// Returns the command, the drop-in, and their documentation.
+    /// Returns the files of the package umsg: the command, the drop-in, and their documentation.
     fn command(&self, build: &Build) -> Result<Tree> {
         let tree = self.tree("umsg")?;
         let umsg = build.file("umsg");
@@ -149,7 +149,7 @@ impl<'a> Packages<'a> {
         Ok(tree)
     }
 
-    /// Returns the bridge to NATS: its program, its unit and its user.
+    /// Returns the files of the package umsg-bridge: the bridge to NATS, its unit and its user.
     fn bridge(&self, program: &Path) -> Result<Tree> {
         let tree = self.tree(BRIDGE)?;
         tree.stripped(program, "usr/bin/umsg-bridge", "--strip-all")?;
@@ -191,7 +191,7 @@ impl<'a> Packages<'a> {
         Ok(tree)
     }
 
-    /// Returns the shared library, and the files for compiling programs with it.
+    /// Returns the files of the packages libumsg0 and libumsg-dev: the shared library, and the files for compiling programs with it.
     fn c_library(&self, build: &Build) -> Result<(Tree, Tree)> {
         let all = self.tree("c")?;
         let layout = c::Layout {
@@ -233,7 +233,7 @@ impl<'a> Packages<'a> {
         Ok((library, development))
     }
 
-    /// Licences and changes, in the places that Debian's policy names.
+    /// Adds the licences and the changes to a tree, in the places that Debian's policy names.
     fn add_documents(&self, tree: &Tree, name: &str, crates: &[&str]) -> Result<()> {
         let directory = format!("usr/share/doc/{name}");
         let copyright = self.text_of("debian/copyright");

@@ -29,14 +29,14 @@ impl Files {
         })
     }
 
-    /// Notes a package, and returns its path.
+    /// Adds the name of a package. Returns the path for the file of this package.
     pub fn add(&mut self, name: String) -> PathBuf {
         let path = self.directory.join(&name);
         self.names.push(name);
         path
     }
 
-    /// Returns the first package whose name begins with `start`.
+    /// Returns the path of the first package whose name begins with `start`.
     pub fn find(&self, start: &str) -> Result<PathBuf> {
         let name = self.names.iter().find(|name| name.starts_with(start));
         name.map(|name| self.directory.join(name))

@@ -39,7 +39,7 @@ pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Resu
     pack(workspace, &staging, &name, files)
 }
 
-/// Returns the drop-in for glibc, linked against the symbols of the oldest version.
+/// Builds the drop-in for glibc, linked against the symbols of the oldest version. Returns the path of the drop-in.
 fn drop_in_for_glibc(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
     let zig = Zig::install(workspace, steps)?;
     let build = Build::new(workspace, "build-glibc", Some(GLIBC))?;

@@ -68,7 +68,7 @@ impl<'a> Environment<'a> {
         self.directory.join("bin").join(name)
     }
 
-    /// Returns a program of the environment, in the directory of the package.
+    /// Returns the command that runs a program of the environment in the directory of the package.
     pub fn command(&self, program: &str) -> Command {
         let mut command = self.package.workspace.command(self.program(program));
         command.current_dir(&self.package.source);
@@ -81,7 +81,7 @@ impl<'a> Environment<'a> {
         command
     }
 
-    /// Returns pyright, which takes the packages of the interpreter that comes first in PATH.
+    /// Returns the command of pyright, which takes the packages of the interpreter that comes first in PATH.
     pub fn pyright(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = self.module("pyright", arguments);
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 
 const ROUNDS: usize = 20;
-/// The largest median, in microseconds. A quiet machine needs 2,000.
+/// The largest permitted median, in microseconds. A quiet machine needs 2,000.
 const MOST: u64 = 10_000;
 
 /// Measures the import in new processes, and prints the median. Fails if the median is more than 10 ms.
@@ -30,7 +30,7 @@ pub fn check(environment: &Environment) -> Result<()> {
     }
 }
 
-/// Returns the line "import time: SELF | CUMULATIVE | umsg".
+/// Returns the number CUMULATIVE of the line "import time: SELF | CUMULATIVE | umsg".
 fn of_package(report: &str) -> Option<u64> {
     report.lines().find_map(|line| {
         let mut fields = line.rsplit('|').map(str::trim);

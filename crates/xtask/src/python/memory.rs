@@ -9,7 +9,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::package::{missing, text};
 use crate::steps::Steps;
 
-/// The tests, each in one process. Those with many processes, and with random input, would take minutes more.
+/// The tests that run under valgrind, each in one process. Tests with many processes, and with random input, would take minutes more.
 const TESTS: [&str; 4] = [
     "tests/test_leases.py",
     "tests/test_queue.py",

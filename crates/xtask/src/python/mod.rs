@@ -78,7 +78,7 @@ pub struct Options {
 /// The directories of the package.
 struct Package<'a> {
     workspace: &'a Workspace,
-    /// `python` of the checkout.
+    /// The directory `python` of the checkout.
     source: PathBuf,
     /// The directory of everything that this task makes.
     directory: PathBuf,

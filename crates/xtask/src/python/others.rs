@@ -16,7 +16,7 @@ use crate::steps::Steps;
 /// A system that gets a wheel.
 pub struct System {
     pub name: &'static str,
-    /// Rust's target.
+    /// Rust's name for the platform of the system.
     target: &'static str,
     /// The tag of the wheel; those of manylinux name the oldest glibc.
     tag: &'static str,

@@ -13,8 +13,8 @@ use crate::failure::{Context as _, Result};
 use crate::package::{ALPINE, OLD_DEBIAN, Root, User, succeed};
 use crate::steps::Steps;
 
-/// pip, and what the tests import, for each version of Python. pip evaluates conditions such as "Python 3.9" for the version that runs it, so
-/// packages for old versions are named.
+/// pip, and the packages that the tests import, for each version of Python. pip evaluates conditions such as "Python 3.9" for the version that runs
+/// it, so packages for old versions are named.
 const TOOLS: [&str; 6] = [
     "pip",
     "pytest",

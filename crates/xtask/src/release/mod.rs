@@ -30,11 +30,11 @@ pub struct Options {
 
 /// The result of a check.
 pub enum Seen {
-    /// The condition holds; the observation.
+    /// The condition holds. The text is the observation.
     Fine(String),
-    /// The condition does not hold; the missing thing, and the remedy.
+    /// The condition does not hold. The text names the missing thing, and the remedy.
     Missing(String),
-    /// The check was not made; the reason.
+    /// The check was not made. The text is the reason.
     Unchecked(String),
 }
 

@@ -39,7 +39,7 @@ pub fn deny(workspace: &Workspace) -> Result<Seen> {
     Ok(Seen::Fine(held.to_owned()))
 }
 
-/// Returns a check of the dependencies of one workspace.
+/// Returns the command that checks the dependencies of one workspace.
 fn deny_of(workspace: &Workspace, manifest: &str) -> Command {
     let mut check = workspace.cargo(&["deny", "--locked", "--manifest-path", manifest]);
     check.args(["--config", "deny.toml", "check"]);

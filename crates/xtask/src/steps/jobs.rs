@@ -63,7 +63,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the first job whose group has no running job. If there is no such job, waits for one. None if no job is left.
+    /// Returns the first job whose group has no running job. If there is no such job, waits for one. Returns None if no job is left.
     fn take(&self) -> Option<Job> {
         let mut state = self.state();
         while !state.waiting.is_empty() {

@@ -18,9 +18,9 @@ pub struct Output {
     latest: VecDeque<String>,
 }
 
-/// The lines of output that are repeated for a test program that failed.
+/// The number of output lines that are repeated for a test program that failed.
 const REPORT: usize = 60;
-/// The lines of a failed test's own output that are repeated.
+/// The number of lines of a failed test's own output that are repeated.
 const SAID: usize = 6;
 
 /// A program of tests that failed.
@@ -94,7 +94,7 @@ impl Output {
 }
 
 impl Program {
-    /// Returns the name of each failed test and, below it, the beginning of what the test printed.
+    /// Returns the name of each failed test and, below it, the beginning of the test's own output.
     pub fn said(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for test in &self.tests {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Steps in their order.
 pub struct Plan {
-    /// Keeps the times of the last run, in seconds.
+    /// The file that keeps the times of the last run, in seconds.
     file: PathBuf,
     times: BTreeMap<String, u64>,
     steps: Vec<(&'static str, Duration)>,
@@ -20,7 +20,7 @@ pub struct Progress {
     /// The number of the step, from 1 on.
     pub step: usize,
     pub steps: usize,
-    /// The time for this step and those after it.
+    /// The estimated time for this step and those after it.
     pub left: Duration,
 }
 

@@ -271,7 +271,7 @@ class Channel(Generic[T]):
         with room[:length] as view:
             item = unpickled(view)
         if length > _SHORT:
-            # The room is freed, with its pages. The next messages are read in place.
+            # The room is not kept, so its pages are freed. The next messages are read in place.
             self._in_place = _IN_PLACE
         else:
             self._rooms.append(room)

@@ -27,7 +27,7 @@ const PACKAGES: [&str; 9] = [
 
 /// The name of the system with nothing but what apt needs.
 const EMPTY: &str = "debian-12-empty";
-/// The place of a program that knows nothing of umsg, in the system where it is compiled.
+/// The path of a program that knows nothing of umsg, in the system where the program is compiled.
 const PROGRAM: &str = "/home/ann/mqsend";
 
 /// Debian 11, with glibc 2.31.

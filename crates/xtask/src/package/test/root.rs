@@ -101,7 +101,7 @@ impl<'a> Root<'a> {
         Self::of_archive(workspace, &name, &kept, steps)
     }
 
-    /// Returns the system in an archive of tar.
+    /// Returns the system that an archive of tar contains.
     pub fn of_archive(
         workspace: &'a Workspace,
         name: &str,
@@ -116,7 +116,7 @@ impl<'a> Root<'a> {
         Ok(root)
     }
 
-    /// Returns a directory without files.
+    /// Returns a system without files.
     pub fn empty(workspace: &'a Workspace, name: &str) -> Result<Self> {
         let directory = super::super::directory(workspace).join("roots").join(name);
         let root = Self {
@@ -130,7 +130,7 @@ impl<'a> Root<'a> {
         Ok(root)
     }
 
-    /// Returns a step that runs a script of sh(1) in the system. The script ends at the first command that fails.
+    /// Returns the command that runs a script of sh(1) in the system. The script ends at the first command that fails.
     pub fn script(&self, user: User, script: &str) -> Command {
         let mut command = self.in_namespace();
         command.args(["sh", ENTER]);
@@ -153,7 +153,7 @@ impl<'a> Root<'a> {
         command
     }
 
-    /// Returns a place in the system, for files from outside.
+    /// Returns the path on this machine of a file in the system.
     pub fn path(&self, inside: &str) -> PathBuf {
         self.directory.join(inside.trim_start_matches('/'))
     }
