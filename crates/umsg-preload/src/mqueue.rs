@@ -44,11 +44,11 @@ pub(crate) enum Place<'a> {
     Name(&'a [u8]),
 }
 
-impl<'a> From<place::Place<'a>> for Place<'a> {
-    fn from(place: place::Place<'a>) -> Place<'a> {
+impl<'a> From<place::MqueuePath<'a>> for Place<'a> {
+    fn from(place: place::MqueuePath<'a>) -> Place<'a> {
         match place {
-            place::Place::Directory => Place::Directory,
-            place::Place::Name(name) => Place::Name(name),
+            place::MqueuePath::Directory => Place::Directory,
+            place::MqueuePath::Name(name) => Place::Name(name),
         }
     }
 }
@@ -85,7 +85,7 @@ pub(crate) unsafe fn begins(path: *const c_char) -> bool {
 
 #[cold]
 fn absolute(path: &[u8]) -> Option<Place<'_>> {
-    let place = place::Place::absolute(path)?;
+    let place = place::MqueuePath::absolute(path)?;
     ((start::is_done() || cfg!(test)) && is_on()).then_some(place.into())
 }
 
@@ -94,7 +94,7 @@ fn relative(directory: c_int, path: &[u8]) -> Option<Place<'_>> {
     if path.is_empty() || path[0] == b'/' || !is_directory(directory) {
         return None;
     }
-    place::Place::relative(path).map(Place::from)
+    place::MqueuePath::relative(path).map(Place::from)
 }
 
 /// Returns whether a descriptor, or the working directory, is the directory that was last opened as /dev/mqueue.
@@ -130,10 +130,10 @@ fn is_on() -> bool {
 }
 
 impl Place<'_> {
-    fn shared(&self) -> place::Place<'_> {
+    fn shared(&self) -> place::MqueuePath<'_> {
         match *self {
-            Place::Directory => place::Place::Directory,
-            Place::Name(name) => place::Place::Name(name),
+            Place::Directory => place::MqueuePath::Directory,
+            Place::Name(name) => place::MqueuePath::Name(name),
         }
     }
 
@@ -352,7 +352,7 @@ pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c
 }
 
 /// Finds a queue by its name.
-fn find(name: &[u8]) -> Result<place::Found, c_int> {
+fn find(name: &[u8]) -> Result<place::QueueMode, c_int> {
     roomy(|| place::find(namespace()?, name))
 }
 

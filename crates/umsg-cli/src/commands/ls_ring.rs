@@ -1,7 +1,7 @@
 //! `umsg ls` of rings.
 
 use umsg::posix::OpenError;
-use umsg::ring::{Found, Listed, RingError, Status};
+use umsg::ring::{FoundRing, Listed, RingError, Status};
 
 use super::ls::shown;
 use crate::address::RING;
@@ -33,7 +33,7 @@ pub fn table(rings: &[Listed]) -> Table<10> {
     table
 }
 
-fn cells(name: String, found: &Found, owners: &Owners) -> [String; 10] {
+fn cells(name: String, found: &FoundRing, owners: &Owners) -> [String; 10] {
     let status = &found.status;
     [
         name,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use umsg::Namespace;
-use umsg::ring::{self, Found};
+use umsg::ring::{self, FoundRing};
 
 use super::ls_ring::state;
 use super::stat::{damage, moment};
@@ -25,8 +25,8 @@ pub fn print(namespace: &Namespace, name: &Name, as_json: bool, out: &mut impl W
     Ok(())
 }
 
-fn lines(out: &mut impl Write, name: &Name, found: &Found) -> io::Result<()> {
-    let Found {
+fn lines(out: &mut impl Write, name: &Name, found: &FoundRing) -> io::Result<()> {
+    let FoundRing {
         uid, gid, status, ..
     } = found;
     let owner = Owners::new().name(*uid);

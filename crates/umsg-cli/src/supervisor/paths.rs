@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use umsg::Namespace;
 use umsg::kernel_files::limit::Limit;
-use umsg::kernel_files::place::{self, Asker, BLOCK, Place, SIZE};
+use umsg::kernel_files::place::{self, Asker, BLOCK, MqueuePath, SIZE};
 use umsg::kernel_files::{queue_line, snapshot, sysv_table};
 
 use super::descriptors::Opened;
@@ -59,7 +59,7 @@ impl Directory {
 /// The object that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target<'a> {
-    Place(Place<'a>),
+    Mqueue(MqueuePath<'a>),
     Limit(Limit),
     SysvTable,
 }
@@ -175,7 +175,7 @@ impl Server {
                 self.open_target(call, &queues, &numbers, target.borrow())
             }
             (Some(target), _) => match target.borrow() {
-                Target::Place(place) => {
+                Target::Mqueue(place) => {
                     let status = self.status_like_own(call)?;
                     let queues = self.queues_of(call, path)?;
                     self.answer_path(call, &queues, &numbers, place, status)
@@ -229,11 +229,11 @@ impl Server {
 
     fn target<'a>(&self, path: &'a [u8], is_relative: bool) -> Option<Target<'a>> {
         let place = match is_relative {
-            true => Place::relative(path),
-            false => Place::absolute(path),
+            true => MqueuePath::relative(path),
+            false => MqueuePath::absolute(path),
         };
         match place.filter(|_| self.settings.dev_mqueue) {
-            Some(place) => Some(Target::Place(place)),
+            Some(place) => Some(Target::Mqueue(place)),
             None if path == sysv_table::PATH.as_bytes() => Some(Target::SysvTable),
             None => Limit::named(path).map(Target::Limit),
         }
@@ -257,7 +257,7 @@ impl Server {
         call: &Call,
         queues: &Arc<Queues>,
         numbers: &Numbers,
-        place: Place<'_>,
+        place: MqueuePath<'_>,
         status: Status,
     ) -> Result<Outcome, i32> {
         let [first, second, third] = numbers.rest;
@@ -294,19 +294,19 @@ impl Server {
             }
             Kind::Unlink => {
                 return Err(match place {
-                    Place::Directory => libc::EBUSY,
-                    Place::Name(name) => match place::find(namespace, name) {
+                    MqueuePath::Directory => libc::EBUSY,
+                    MqueuePath::Name(name) => match place::find(namespace, name) {
                         Ok(_) => libc::ENOTDIR,
                         Err(errno) => errno,
                     },
                 });
             }
             Kind::Mode => match place {
-                Place::Directory => {
+                MqueuePath::Directory => {
                     let mode = Mode::from_raw_mode(first as u32);
                     rustix::fs::chmod(place.file(namespace)?, mode).map_err(raw)?;
                 }
-                Place::Name(name) => place::set_mode(namespace, name, first as u32 & 0o7777)?,
+                MqueuePath::Name(name) => place::set_mode(namespace, name, first as u32 & 0o7777)?,
             },
             Kind::Owner => {
                 let id = |number: u64| (number as u32 != u32::MAX).then_some(number as u32);
@@ -334,7 +334,7 @@ impl Server {
         [from, to]: [Option<&OwnTarget>; 2],
     ) -> Result<Outcome, i32> {
         let is_place = |target: Option<&OwnTarget>| {
-            matches!(target.map(OwnTarget::borrow), Some(Target::Place(_)))
+            matches!(target.map(OwnTarget::borrow), Some(Target::Mqueue(_)))
         };
         if !is_place(from) && !is_place(to) {
             return Ok(Outcome::Pass);
@@ -354,8 +354,8 @@ impl Server {
         }
     }
 
-    fn unlink(&self, namespace: &Namespace, place: Place<'_>) -> Result<(), i32> {
-        let Place::Name(name) = place else {
+    fn unlink(&self, namespace: &Namespace, place: MqueuePath<'_>) -> Result<(), i32> {
+        let MqueuePath::Name(name) = place else {
             return Err(libc::EISDIR);
         };
         place::check(name)?;
@@ -403,14 +403,14 @@ impl Server {
                 let _ = self.listener.give(call, file.as_fd(), closes);
                 Ok(Outcome::Answered)
             }
-            Target::Place(Place::Directory) if !has_own_root(call) => Ok(Outcome::Pass),
+            Target::Mqueue(MqueuePath::Directory) if !has_own_root(call) => Ok(Outcome::Pass),
             // An mqueue file system does not support files without a name.
-            Target::Place(Place::Directory) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
+            Target::Mqueue(MqueuePath::Directory) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
                 Err(libc::EOPNOTSUPP)
             }
-            Target::Place(Place::Directory) => {
+            Target::Mqueue(MqueuePath::Directory) => {
                 self.status_like_own(call)?;
-                let path = Place::Directory.file(namespace)?;
+                let path = MqueuePath::Directory.file(namespace)?;
                 // If the removal of stale files fails, the directory shows some files that are not queues, which is harmless.
                 let _ = namespace.sweep_files();
                 // O_PATH is removed, because a descriptor that was opened with O_PATH can't be passed to the program.
@@ -423,7 +423,7 @@ impl Server {
                 let _ = self.listener.give(call, file.as_fd(), closes);
                 Ok(Outcome::Answered)
             }
-            Target::Place(Place::Name(name)) => {
+            Target::Mqueue(MqueuePath::Name(name)) => {
                 if flags & libc::O_DIRECTORY != 0 {
                     return Err(match place::find(namespace, name) {
                         _ if flags & libc::O_CREAT != 0 => libc::EINVAL,
@@ -494,8 +494,10 @@ enum OwnTarget {
 
 fn own(target: Target<'_>) -> OwnTarget {
     match target {
-        Target::Place(Place::Name(name)) => OwnTarget::Name(name.to_vec()),
-        Target::Place(Place::Directory) => OwnTarget::Other(Target::Place(Place::Directory)),
+        Target::Mqueue(MqueuePath::Name(name)) => OwnTarget::Name(name.to_vec()),
+        Target::Mqueue(MqueuePath::Directory) => {
+            OwnTarget::Other(Target::Mqueue(MqueuePath::Directory))
+        }
         Target::Limit(limit) => OwnTarget::Other(Target::Limit(limit)),
         Target::SysvTable => OwnTarget::Other(Target::SysvTable),
     }
@@ -504,7 +506,7 @@ fn own(target: Target<'_>) -> OwnTarget {
 impl OwnTarget {
     fn borrow(&self) -> Target<'_> {
         match self {
-            OwnTarget::Name(name) => Target::Place(Place::Name(name)),
+            OwnTarget::Name(name) => Target::Mqueue(MqueuePath::Name(name)),
             OwnTarget::Other(target) => *target,
         }
     }
@@ -517,7 +519,7 @@ fn c_path(path: &Path) -> Result<CString, i32> {
 /// Checks permissions, as access(2) does.
 fn access(
     namespace: &Namespace,
-    place: Place<'_>,
+    place: MqueuePath<'_>,
     wanted: u32,
     flags: i32,
     status: &Status,
@@ -540,7 +542,7 @@ fn access(
         is_member,
     };
     let owner = (found.st_uid, found.st_gid);
-    match place::permits(mode, owner, place == Place::Directory, asker, wanted) {
+    match place::permits(mode, owner, place == MqueuePath::Directory, asker, wanted) {
         true => Ok(()),
         false => Err(libc::EACCES),
     }

@@ -19,14 +19,14 @@ pub(super) struct Page {
     /// The helper thread; 0 until it attests the page.
     helper: AtomicU32,
     spare: [AtomicU64; 5],
-    places: [Place; PLACES],
+    places: [ConsentRecord; PLACES],
 }
 
 const _: () = assert!(size_of::<Page>() == 4064 && size_of::<Page>() <= PAGE);
 
 /// The consent for one registration. No two registrations of the process have the same ticket.
 #[repr(C)]
-struct Place {
+struct ConsentRecord {
     /// The ticket of the registration, which is unique in the process; 0 if the place is free.
     ticket: AtomicU64,
     device: AtomicU64,

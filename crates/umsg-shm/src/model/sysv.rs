@@ -9,7 +9,7 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
-use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
+use crate::sysv_engine::order::{Kind, OrderLinks, TypeIndexStore, TypeRoots};
 use crate::sysv_engine::segment::{Cell, Fixed, Generation, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, WaiterStore};
@@ -28,7 +28,7 @@ pub struct Segment {
     fixed: Arc<Fixed>,
     waiters: Arc<Vec<WaiterRecord>>,
     lease_records: Arc<Vec<LeaseRecord>>,
-    places: Arc<Vec<Place>>,
+    places: Arc<Vec<OrderLinks>>,
     kinds: Arc<Vec<Kind>>,
     cells: Arc<Vec<Cell>>,
     /// The index of the queue in the model's namespace.
@@ -258,7 +258,7 @@ impl ArenaStore for Segment {
 }
 
 impl TypeIndexStore for Segment {
-    fn place(&self, slot: u32) -> Result<&Place, Fault> {
+    fn place(&self, slot: u32) -> Result<&OrderLinks, Fault> {
         self.places.get(slot as usize).ok_or(Fault::Damaged)
     }
 

@@ -18,7 +18,7 @@
 //! The state is one word. The holder of the receiver lock stores the word after the delivery. If that process is killed before the store, the
 //! delivery does not count: a lower priority may get a second turn, and no priority loses its turn. Every value of the word is valid.
 
-use super::found::{Found, Place};
+use super::found::{FoundIn, FoundMessage};
 use super::inspect::add;
 use super::{Engine, Priorities};
 use crate::crash::crash_point;
@@ -86,8 +86,8 @@ impl Engine {
     pub(super) fn in_turn<'a>(
         &'a self,
         receiving: ReceiverHeld<'_>,
-        next: Found<'a>,
-    ) -> Result<Found<'a>, Fault> {
+        next: FoundMessage<'a>,
+    ) -> Result<FoundMessage<'a>, Fault> {
         if !next.is_stored() {
             // The message is in the ring, so all messages have one priority.
             return Ok(next);
@@ -95,7 +95,7 @@ impl Engine {
         let (priority, _) = self.choose(receiving)?;
         let slot = Priorities::of(self.segment()).first(priority)?;
         let found = self.stored_at(slot, priority)?;
-        Ok(found.at(Place::StoreInTurn))
+        Ok(found.at(FoundIn::StoreInTurn))
     }
 
     /// Takes a message from the store, and counts its delivery.
@@ -103,7 +103,7 @@ impl Engine {
     pub(super) fn take_in_turn(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
     ) -> Result<(), Fault> {
         let (_, turn) = self.choose(receiving)?;
         self.take_stored(receiving, found)?;

@@ -21,7 +21,7 @@ pub struct Taken {
 
 /// The place of a message in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FoundIn {
     /// The message is next in the ring.
     Ring,
     /// The message is the first of its priority in the store.
@@ -33,7 +33,7 @@ pub(super) enum Place {
 
 /// A message whose header was checked, or the room for a message that a sender will write.
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundMessage<'a> {
     pub(crate) slot: u32,
     pub(crate) cell: &'a Cell,
     /// The length of the message in bytes, at most the message size of the queue.
@@ -44,20 +44,20 @@ pub(crate) struct Found<'a> {
     pub(crate) mark: u64,
     /// The process id of the sender. The id is copied when the message is found, because the slot may be reused later.
     pid: u32,
-    place: Place,
+    place: FoundIn,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundMessage<'a> {
     /// Describes room for a message that the sender will write.
     pub(super) fn in_place(slot: u32, cell: &'a Cell, len: usize) -> Self {
-        Found {
+        FoundMessage {
             slot,
             cell,
             len,
             key: 0,
             mark: 0,
             pid: 0,
-            place: Place::Ring,
+            place: FoundIn::Ring,
         }
     }
 
@@ -75,19 +75,22 @@ impl<'a> Found<'a> {
     /// Returns whether the message is in the store.
     #[inline(always)]
     pub(super) fn is_stored(&self) -> bool {
-        self.place != Place::Ring
+        self.place != FoundIn::Ring
     }
 
     /// Returns this message with `place` as its place.
-    pub(super) fn at(self, place: Place) -> Self {
-        Found { place, ..self }
+    pub(super) fn at(self, place: FoundIn) -> Self {
+        FoundMessage { place, ..self }
     }
 }
 
 impl Engine {
     /// Finds the message that is delivered next. The message stays in the queue.
     #[inline(always)]
-    pub(super) fn best(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
+    pub(super) fn best(
+        &self,
+        receiving: ReceiverHeld<'_>,
+    ) -> Result<Option<FoundMessage<'_>>, Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         let run = fixed.run.before_stamp();
@@ -97,15 +100,15 @@ impl Engine {
                 return Ok(None);
             };
             if fixed.run.is_still(run) {
-                return self.found(slot, cell, Place::Ring).map(Some);
+                return self.found(slot, cell, FoundIn::Ring).map(Some);
             }
         }
         self.best_slow(receiving)
     }
 
     /// Returns the message in a slot that is in the list of a priority.
-    pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<Found<'_>, Fault> {
-        let found = self.found(slot, self.segment().cell(slot)?, Place::Store)?;
+    pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<FoundMessage<'_>, Fault> {
+        let found = self.found(slot, self.segment().cell(slot)?, FoundIn::Store)?;
         if found.key == priority {
             Ok(found)
         } else {
@@ -119,14 +122,14 @@ impl Engine {
         &self,
         slot: u32,
         cell: &'a Cell,
-        place: Place,
-    ) -> Result<Found<'a>, Fault> {
+        place: FoundIn,
+    ) -> Result<FoundMessage<'a>, Fault> {
         let (len, label) = (cell.len(), cell.key());
         let key = priority_of(label);
         if len > self.segment().layout().message_size || key >= PRIORITIES {
             return Err(Fault::Damaged);
         }
-        Ok(Found {
+        Ok(FoundMessage {
             slot,
             cell,
             len,
@@ -139,7 +142,7 @@ impl Engine {
 
     /// Finds the next message if the ring's messages may have several priorities: drains the ring into the store first.
     #[inline(never)]
-    fn best_slow(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
+    fn best_slow(&self, receiving: ReceiverHeld<'_>) -> Result<Option<FoundMessage<'_>>, Fault> {
         let receiver = &self.segment().fixed().receiver;
         let ring = Ring::of(self.segment());
         let drained = receiver.drained(receiving);
@@ -149,7 +152,7 @@ impl Engine {
             };
             if ring.published(drained.wrapping_add(1))?.is_none() {
                 // The ring has only this message, so its priority does not matter.
-                return self.found(slot, cell, Place::Ring).map(Some);
+                return self.found(slot, cell, FoundIn::Ring).map(Some);
             }
         }
         self.drain(receiving)?;
@@ -173,7 +176,7 @@ impl Engine {
             if streak != 0 {
                 self.prefetch_in_ring(streak);
             }
-            let found = self.found(slot, cell, Place::Ring)?;
+            let found = self.found(slot, cell, FoundIn::Ring)?;
             self.store(receiving, &found)?;
             crash_point!(DRAIN_LINKED);
             receiver.advance(receiving, drained, found.len);
@@ -186,7 +189,7 @@ impl Engine {
     pub(super) fn store(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
     ) -> Result<(), Fault> {
         self.mark_stored(receiving, found.cell);
         crash_point!(DRAIN_MARKED);
@@ -210,11 +213,15 @@ impl Engine {
 
     /// Takes a message from the queue. The slot of the message then belongs to the caller.
     #[inline(always)]
-    pub(super) fn take(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
+    pub(super) fn take(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &FoundMessage<'_>,
+    ) -> Result<(), Fault> {
         match found.place {
-            Place::Ring => {}
-            Place::Store => return self.take_stored(receiving, found),
-            Place::StoreInTurn => return self.take_in_turn(receiving, found),
+            FoundIn::Ring => {}
+            FoundIn::Store => return self.take_stored(receiving, found),
+            FoundIn::StoreInTurn => return self.take_in_turn(receiving, found),
         }
         let receiver = &self.segment().fixed().receiver;
         receiver.advance(receiving, receiver.drained(receiving), found.len);
@@ -226,7 +233,7 @@ impl Engine {
     pub(super) fn take_stored(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
     ) -> Result<(), Fault> {
         found.cell.forget();
         Priorities::of(self.segment()).pop(receiving, found.key)?;
@@ -254,7 +261,7 @@ impl Engine {
     /// Puts an offered message that was not accepted back into the store, in its old place.
     pub(super) fn put_back(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
-        let found = self.found(slot, cell, Place::Store)?;
+        let found = self.found(slot, cell, FoundIn::Store)?;
         cell.set_stored(true);
         Priorities::of(self.segment()).push_in_order(receiving, found.key, slot)?;
         self.count_stored(receiving, found.len as u64, 1);
@@ -263,12 +270,16 @@ impl Engine {
     }
 
     /// Returns the message in a slot that belongs to a node, to a record or to the caller.
-    pub(crate) fn in_hand(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<Found<'_>, Fault> {
-        self.found(slot, self.segment().cell(slot)?, Place::Ring)
+    pub(crate) fn in_hand(
+        &self,
+        _: ReceiverHeld<'_>,
+        slot: u32,
+    ) -> Result<FoundMessage<'_>, Fault> {
+        self.found(slot, self.segment().cell(slot)?, FoundIn::Ring)
     }
 
     /// Gives an offered message a sequence number, so that the message has a place in the store if the offer is withdrawn.
-    pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) {
+    pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &FoundMessage<'_>) {
         if !found.is_stored() {
             let receiver = &self.segment().fixed().receiver;
             found.cell.set_sequence(receiver.next_sequence(receiving));

@@ -1,7 +1,7 @@
 //! Messages that a process holds longer than a call: the common part of leases and reservations. This module ends a record at its time limit or after
 //! the death of its holder. [`crate::leases`] lists the states of a record.
 
-use super::found::Found;
+use super::found::FoundMessage;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -236,7 +236,7 @@ impl Engine {
         &self,
         index: u32,
         record: &LeaseRecord,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
     ) -> LeaseHandle {
         LeaseHandle {
             index,

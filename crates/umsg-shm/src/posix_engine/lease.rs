@@ -3,7 +3,7 @@
 //! A lease leaves the message in its slot and notes the holder of the message in a record. An acknowledgement frees the slot. A return, the death of
 //! the holder, or the time limit puts the message back in its old place.
 
-use super::found::Found;
+use super::found::FoundMessage;
 use super::held_messages::LeaseHandle;
 use super::wait::{LEASES, Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
@@ -52,7 +52,7 @@ impl Receipt for Lease {
         &mut self,
         taker: Taker<'_>,
         node: &Node,
-        found: Found<'_>,
+        found: FoundMessage<'_>,
     ) -> Result<LeaseHandle, Refused> {
         let (receiving, engine) = (taker.receiving, taker.engine);
         let handle = engine.keep(receiving, taker.me, &found)?;
@@ -84,7 +84,7 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         me: &Thread,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
     ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
         let (index, record) =

@@ -10,7 +10,7 @@
 //! the dead-letter queue, so the process must hold no lock of this queue. A message that is set aside takes a slot, but does not count towards the
 //! queue's capacity.
 
-use super::found::Found;
+use super::found::FoundMessage;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -73,19 +73,22 @@ impl Engine {
 
     /// Returns whether a message is older than the queue's time to live.
     #[inline(always)]
-    pub(super) fn is_expired(&self, found: &Found<'_>) -> bool {
+    pub(super) fn is_expired(&self, found: &FoundMessage<'_>) -> bool {
         self.policy().time_to_live != 0 && self.is_too_old(found)
     }
 
     /// Returns whether a message has expired, as [`is_expired`](Self::is_expired) does, for a queue with a time to live.
     #[inline(always)]
-    fn is_too_old(&self, found: &Found<'_>) -> bool {
+    fn is_too_old(&self, found: &FoundMessage<'_>) -> bool {
         clock::age(found.cell.lives_since()) > self.policy().time_to_live
     }
 
     /// Finds the message that is delivered next, and removes expired messages before it.
     #[inline(always)]
-    pub(super) fn upcoming(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
+    pub(super) fn upcoming(
+        &self,
+        receiving: ReceiverHeld<'_>,
+    ) -> Result<Option<FoundMessage<'_>>, Fault> {
         match self.best(receiving)? {
             Some(found) if self.is_passed_over(&found) => self.upcoming_slow(receiving, found),
             found => Ok(found),
@@ -95,7 +98,7 @@ impl Engine {
     /// Returns whether a call may have to deliver another message than `found`, the next message in strict order. The reasons: `found` has expired,
     /// or a lower priority may have its turn.
     #[inline(always)]
-    pub(super) fn is_passed_over(&self, found: &Found<'_>) -> bool {
+    pub(super) fn is_passed_over(&self, found: &FoundMessage<'_>) -> bool {
         match self.selection {
             Selection::Strict => false,
             Selection::Expiring => self.is_too_old(found),
@@ -107,8 +110,8 @@ impl Engine {
     fn upcoming_slow<'a>(
         &'a self,
         receiving: ReceiverHeld<'_>,
-        next: Found<'a>,
-    ) -> Result<Option<Found<'a>>, Fault> {
+        next: FoundMessage<'a>,
+    ) -> Result<Option<FoundMessage<'a>>, Fault> {
         let mut next = Some(next);
         // A walk over more messages than slots shows corruption.
         for _ in 0..=self.segment().layout().slots {
@@ -128,7 +131,7 @@ impl Engine {
     }
 
     /// Drops an expired message, or sets it aside.
-    fn expire(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
+    fn expire(&self, receiving: ReceiverHeld<'_>, found: &FoundMessage<'_>) -> Result<(), Fault> {
         self.segment().fixed().counters.count(Event::Expired);
         self.report(What::Expired, 0);
         if self.policy().sets_aside() {
@@ -138,7 +141,11 @@ impl Engine {
     }
 
     /// Removes a message from the queue permanently.
-    fn drop_message(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
+    fn drop_message(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &FoundMessage<'_>,
+    ) -> Result<(), Fault> {
         self.take_undelivered(receiving, found)?;
         self.free_slot(receiving, found.slot);
         self.publish_counts(receiving);
@@ -149,7 +156,7 @@ impl Engine {
     fn take_undelivered(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
     ) -> Result<(), Fault> {
         match found.is_stored() {
             true => self.take_stored(receiving, found),
@@ -161,7 +168,7 @@ impl Engine {
     fn set_aside(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
         reason: Reason,
     ) -> Result<(), Fault> {
         let of_no_process = Claim {

@@ -3,7 +3,7 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use super::found::{Found, Place, Taken};
+use super::found::{FoundIn, FoundMessage, Taken};
 use super::policy::Selection;
 use super::wait::{Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
@@ -55,7 +55,7 @@ impl Receipt for Copy<'_> {
         &mut self,
         taker: Taker<'_>,
         node: &Node,
-        found: Found<'_>,
+        found: FoundMessage<'_>,
     ) -> Result<Taken, Refused> {
         let engine = taker.engine;
         engine
@@ -157,7 +157,7 @@ impl Engine {
         if !is_next || receiver.has_duties(receiving) || self.policy().time_to_live != 0 {
             return None;
         }
-        let found = self.found(sighted.slot, sighted.cell, Place::Ring).ok()?;
+        let found = self.found(sighted.slot, sighted.cell, FoundIn::Ring).ok()?;
         self.prefetch_upcoming(&found, self.pacing.received());
         let taken = self.consume(receiving, me, &found, buffer).ok()?;
         self.publish_counts(receiving);
@@ -257,7 +257,7 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
-    ) -> Result<Option<Found<'_>>, Fault> {
+    ) -> Result<Option<FoundMessage<'_>>, Fault> {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) | waiters.len(List::Offered) != 0 {
             self.serve(receiving, wakes)?;
@@ -282,7 +282,7 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
-    ) -> Result<Option<Found<'_>>, Fault> {
+    ) -> Result<Option<FoundMessage<'_>>, Fault> {
         if self.holds_any() && self.may_reclaim() {
             self.reclaim_and_serve(receiving, wakes)?;
         }
@@ -304,7 +304,7 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         me: &Thread,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
         buffer: &mut [u8],
     ) -> Result<Taken, Fault> {
         self.segment().copy_out(found.cell, found.len, buffer)?;
@@ -320,7 +320,7 @@ impl Engine {
 
     /// Prefetches the cell of a message that follows `found` in a stream.
     #[inline(always)]
-    fn prefetch_upcoming(&self, found: &Found<'_>, streak: u32) {
+    fn prefetch_upcoming(&self, found: &FoundMessage<'_>, streak: u32) {
         if found.is_stored() {
             self.prefetch_stored(found);
         } else if streak != 0 {
@@ -346,7 +346,7 @@ impl Engine {
 
     /// Prefetches the cell of a message in the store, a few messages after `found`.
     #[inline]
-    pub(super) fn prefetch_stored(&self, found: &Found<'_>) {
+    pub(super) fn prefetch_stored(&self, found: &FoundMessage<'_>) {
         let order = Priorities::of(self.segment());
         let fetch = |slot| {
             self.segment().prefetch(slot);

@@ -5,7 +5,7 @@
 //! written messages.
 
 use super::batch::Turn;
-use super::found::Found;
+use super::found::FoundMessage;
 use super::held_messages::LeaseHandle;
 use super::{DeferredWakes, Engine, Refused};
 use crate::arena;
@@ -154,7 +154,7 @@ impl Engine {
         self.publish_counts(receiving);
         // Senders may have read the room before this reservation took a part of it, so they must check again.
         fixed.forget_room(both);
-        let found = Found::in_place(slot, cell, len);
+        let found = FoundMessage::in_place(slot, cell, len);
         Ok(self.handle(index, record, &found))
     }
 

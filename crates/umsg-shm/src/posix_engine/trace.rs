@@ -4,7 +4,7 @@
 //! A reader omits the event, and the next delivery or return replaces it. The events of a move travel with the copy of the message.
 
 use super::Engine;
-use super::found::Found;
+use super::found::FoundMessage;
 use crate::crash::crash_point;
 use crate::leases::{LeaseRecord, State};
 use crate::lock::tokens::ReceiverHeld;
@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn trace_delivery(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
         pid: u32,
         delivery: u32,
     ) {
@@ -101,7 +101,7 @@ impl Engine {
     pub(super) fn trace_of(
         &self,
         _: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
         deliveries: u32,
     ) -> Option<Trace> {
         if !self.is_traced(found.cell) {
@@ -116,7 +116,12 @@ impl Engine {
     }
 
     /// Sets the trace of a message that arrives from another queue. If no memory is available, the message gets no trace.
-    pub(super) fn set_trace(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>, trace: &Trace) {
+    pub(super) fn set_trace(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &FoundMessage<'_>,
+        trace: &Trace,
+    ) {
         if self.provide_trace(receiving, found.slot)
             && let Ok(record) = self.segment().trace(found.slot)
         {
@@ -130,7 +135,7 @@ impl Engine {
     pub(super) fn trace_of_departure(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
         record: &LeaseRecord,
         at: u64,
     ) -> Option<Trace> {

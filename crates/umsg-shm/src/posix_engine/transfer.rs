@@ -23,7 +23,7 @@
 //!
 //! Each record gets a new ticket, so an arrival can't be mistaken for the arrival of another message.
 
-use super::found::Found;
+use super::found::FoundMessage;
 use super::held_messages::LeaseHandle;
 use super::segment::{History, Reason, Trace};
 use super::{DeferredWakes, Engine, Refused};
@@ -133,7 +133,11 @@ impl Engine {
     }
 
     /// Returns the history of a message. Returns `None` if the message has no history.
-    pub(super) fn history_of(&self, _: ReceiverHeld<'_>, found: &Found<'_>) -> Option<History> {
+    pub(super) fn history_of(
+        &self,
+        _: ReceiverHeld<'_>,
+        found: &FoundMessage<'_>,
+    ) -> Option<History> {
         let has_memory = found.slot < self.segment().fixed().leases.histories.get();
         if !has_memory || !found.cell.has_history() {
             return None;
@@ -142,7 +146,12 @@ impl Engine {
     }
 
     /// Sets the history of a message. If no memory is available, the message gets no history. The bytes of the message stay the same.
-    pub(super) fn set_history(&self, _: ReceiverHeld<'_>, found: &Found<'_>, history: &History) {
+    pub(super) fn set_history(
+        &self,
+        _: ReceiverHeld<'_>,
+        found: &FoundMessage<'_>,
+        history: &History,
+    ) {
         let roots = &self.segment().fixed().leases;
         while roots.histories.get() <= found.slot {
             match self.segment().populate_histories(roots.histories.get()) {
@@ -179,7 +188,7 @@ impl Engine {
         &self,
         me: &Thread,
         handle: &LeaseHandle,
-        read: impl FnOnce(ReceiverHeld<'_>, &Found<'_>) -> T,
+        read: impl FnOnce(ReceiverHeld<'_>, &FoundMessage<'_>) -> T,
     ) -> Result<Option<T>, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
             let mut seen = None;
@@ -495,7 +504,12 @@ impl Engine {
 
     /// Copies the first `len` bytes of a message.
     #[cfg(not(loom))]
-    fn copy_start(&self, found: &Found<'_>, len: usize, to: &mut Vec<u8>) -> Result<(), Fault> {
+    fn copy_start(
+        &self,
+        found: &FoundMessage<'_>,
+        len: usize,
+        to: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
         to.try_reserve_exact(len).map_err(|_| Fault::NoMemory)?;
         to.resize(len, 0);
         self.segment().copy_prefix(found.cell, found.len, to)?;

@@ -3,7 +3,7 @@
 #[cfg(not(loom))]
 use super::batch::NEVER;
 use super::batch::Whole;
-use super::found::Found;
+use super::found::FoundMessage;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -52,7 +52,7 @@ pub(super) trait Receipt {
         &mut self,
         taker: Taker<'_>,
         node: &Node,
-        found: Found<'_>,
+        found: FoundMessage<'_>,
     ) -> Result<Self::Outcome, Refused>;
 }
 
@@ -135,7 +135,7 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         node: &Node,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
     ) -> Result<(), Fault> {
         // The node leaves the list of offers before its slot is freed, because a node in this list owns its slot.
         Waiters::of(self.segment()).remove(receiving, node)?;

@@ -1,7 +1,7 @@
 //! Checks of the arena, in which blocks follow each other without gaps. For each block in use, one slot names the block.
 
 use super::findings::Findings;
-use super::slots::{Place, Survey};
+use super::slots::{SlotPlace, Survey};
 use super::subject::Subject;
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub(super) fn check<S: Subject>(
             findings.add("a slot that was never used has no block", named, 0, block);
             continue;
         }
-        let has_message = matches!(survey.place(slot), Some(Place::Ring | Place::Store));
+        let has_message = matches!(survey.place(slot), Some(SlotPlace::Ring | SlotPlace::Store));
         let is_long = has_message && len > segment.inline();
         check_block(
             &blocks,

@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::process::Process;
-use super::slots::{Place, Survey};
+use super::slots::{SlotPlace, Survey};
 use std::time::Duration;
 use umsg_shm::leases::{self, LeaseStore, NO_MESSAGE, State};
 use umsg_shm::sys::clock;
@@ -114,7 +114,7 @@ pub(super) fn check(
                 continue;
             }
         }
-        survey.note(findings, &record.slot, record.slot.get(), Place::Hold);
+        survey.note(findings, &record.slot, record.slot.get(), SlotPlace::Hold);
     }
     count
 }

@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::process::{Life, Process};
-use super::slots::{Place, Survey};
+use super::slots::{SlotPlace, Survey};
 use std::time::Duration;
 use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::{self, Liveness};
@@ -57,7 +57,7 @@ pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &
             List::Receivers | List::None => false,
         };
         if has_slot {
-            survey.note(findings, &node.slot, node.slot.get(), Place::Waiter);
+            survey.note(findings, &node.slot, node.slot.get(), SlotPlace::Waiter);
         }
     }
 }

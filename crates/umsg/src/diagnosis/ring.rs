@@ -2,7 +2,7 @@
 //! can't make them wrong. So a wrong value here is corruption.
 
 use super::findings::Findings;
-use super::slots::{Place, Survey};
+use super::slots::{SlotPlace, Survey};
 use umsg_shm::posix_engine::segment::{Cell, Layout, PRIORITIES, Ring, Segment};
 use umsg_shm::sync::Ordering;
 
@@ -119,7 +119,11 @@ pub(super) fn check(
         let entry = segment.ring(position);
         let slot = entry.load(Ordering::Relaxed);
         let is_message = is_beyond(sent, position);
-        let place = if is_message { Place::Ring } else { Place::Free };
+        let place = if is_message {
+            SlotPlace::Ring
+        } else {
+            SlotPlace::Free
+        };
         if !survey.note(findings, entry, slot, place) || !is_message {
             continue;
         }

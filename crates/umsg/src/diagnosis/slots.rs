@@ -5,7 +5,7 @@ use std::fmt;
 
 /// The place of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SlotPlace {
     Ring,
     Free,
     Store,
@@ -13,21 +13,21 @@ pub(super) enum Place {
     Hold,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SlotPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Place::Ring => "in the ring",
-            Place::Free => "free",
-            Place::Store => "in the store",
-            Place::Waiter => "a blocked thread's",
-            Place::Hold => "leased, reserved or set aside",
+            SlotPlace::Ring => "in the ring",
+            SlotPlace::Free => "free",
+            SlotPlace::Store => "in the store",
+            SlotPlace::Waiter => "a blocked thread's",
+            SlotPlace::Hold => "leased, reserved or set aside",
         })
     }
 }
 
 /// The places in which slots were found.
 pub(super) struct Survey {
-    places: Vec<Option<Place>>,
+    places: Vec<Option<SlotPlace>>,
 }
 
 impl Survey {
@@ -46,7 +46,7 @@ impl Survey {
         findings: &mut Findings,
         word: &T,
         slot: u32,
-        place: Place,
+        place: SlotPlace,
     ) -> bool {
         let slots = self.places.len();
         match self.places.get_mut(slot as usize) {
@@ -70,7 +70,7 @@ impl Survey {
         false
     }
 
-    pub(super) fn place(&self, slot: u32) -> Option<Place> {
+    pub(super) fn place(&self, slot: u32) -> Option<SlotPlace> {
         self.places.get(slot as usize).copied().flatten()
     }
 

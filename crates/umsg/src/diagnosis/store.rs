@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::ring::{check_message, is_beyond};
-use super::slots::{Place, Survey};
+use super::slots::{SlotPlace, Survey};
 use umsg_shm::posix_engine::segment::{PRIORITIES, Segment};
 use umsg_shm::sync::{Guarded64, Ordering};
 
@@ -86,7 +86,7 @@ fn check_list(
     let (mut word, mut last) = (fifo.head(), None);
     loop {
         let slot = word.get();
-        if !survey.note(findings, word, slot, Place::Store) {
+        if !survey.note(findings, word, slot, SlotPlace::Store) {
             return false;
         }
         let (Ok(cell), Ok(link)) = (segment.cell(slot), segment.link(slot)) else {

@@ -192,7 +192,7 @@ impl Subject for Segment {
         let places = count(
             layout.places,
             layout.kinds,
-            size_of::<umsg_shm::sysv_engine::order::Place>(),
+            size_of::<umsg_shm::sysv_engine::order::OrderLinks>(),
         );
         Real {
             slots: count(layout.cells, layout.arena, CELL).min(places),

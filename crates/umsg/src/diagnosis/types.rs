@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::ring::is_beyond;
-use super::slots::{Place, Survey};
+use super::slots::{SlotPlace, Survey};
 use umsg_shm::sync::Guarded32;
 use umsg_shm::sysv_engine::order::{KindWords, TypeIndexStore};
 use umsg_shm::sysv_engine::segment::{Layout, Segment};
@@ -12,7 +12,7 @@ pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut 
     let mut word = segment.fixed().words().free;
     // In a circular list, the walk ends at a slot that it has already noted as free.
     while let Some(slot) = word.get().checked_sub(1) {
-        if !survey.note(findings, word, slot, Place::Free) {
+        if !survey.note(findings, word, slot, SlotPlace::Free) {
             return;
         }
         let Ok(place) = segment.place(slot) else {
@@ -27,7 +27,7 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
     let (words, roots) = (segment.fixed().words(), segment.kinds().words());
     let (mut word, mut before, mut last, mut messages, mut bytes) = (roots.head, 0, 0, 0, 0);
     while let Some(slot) = word.get().checked_sub(1) {
-        if !survey.note(findings, word, slot, Place::Store) {
+        if !survey.note(findings, word, slot, SlotPlace::Store) {
             return;
         }
         let (Ok(place), Ok(cell)) = (segment.place(slot), segment.cell(slot)) else {

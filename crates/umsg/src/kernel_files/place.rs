@@ -31,7 +31,7 @@ const NAME_MAX: usize = 255;
 
 /// The directory /dev/mqueue, or an entry of that directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum MqueuePath<'a> {
     /// /dev/mqueue.
     Directory,
     /// A name in the directory, without a slash.
@@ -40,27 +40,27 @@ pub enum Place<'a> {
 
 /// A queue that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum QueueMode {
     /// A queue with this mode.
     Mode(u32),
     /// The caller has no permission to open the queue.
     Hidden,
 }
 
-impl<'a> Place<'a> {
+impl<'a> MqueuePath<'a> {
     /// Returns the place of an absolute path.
     ///
     /// ```
-    /// use umsg::kernel_files::place::Place;
-    /// assert!(matches!(Place::absolute(b"/dev/mqueue/jobs"), Some(Place::Name(b"jobs"))));
-    /// assert!(Place::absolute(b"/dev/null").is_none());
+    /// use umsg::kernel_files::place::MqueuePath;
+    /// assert!(matches!(MqueuePath::absolute(b"/dev/mqueue/jobs"), Some(MqueuePath::Name(b"jobs"))));
+    /// assert!(MqueuePath::absolute(b"/dev/null").is_none());
     /// ```
     #[must_use]
-    pub fn absolute(path: &'a [u8]) -> Option<Place<'a>> {
+    pub fn absolute(path: &'a [u8]) -> Option<MqueuePath<'a>> {
         let rest = path.strip_prefix(PATH)?;
         match rest.first() {
-            None => Some(Place::Directory),
-            Some(b'/') => Place::relative(rest),
+            None => Some(MqueuePath::Directory),
+            Some(b'/') => MqueuePath::relative(rest),
             Some(_) => None,
         }
     }
@@ -69,27 +69,27 @@ impl<'a> Place<'a> {
     /// path.
     ///
     /// ```
-    /// use umsg::kernel_files::place::Place;
-    /// assert!(matches!(Place::relative(b"jobs"), Some(Place::Name(b"jobs"))));
+    /// use umsg::kernel_files::place::MqueuePath;
+    /// assert!(matches!(MqueuePath::relative(b"jobs"), Some(MqueuePath::Name(b"jobs"))));
     /// ```
     #[must_use]
-    pub fn relative(path: &'a [u8]) -> Option<Place<'a>> {
+    pub fn relative(path: &'a [u8]) -> Option<MqueuePath<'a>> {
         let begin = path.iter().position(|&byte| byte != b'/');
         match begin.map(|begin| &path[begin..]) {
-            None | Some(b".") => Some(Place::Directory),
+            None | Some(b".") => Some(MqueuePath::Directory),
             Some(b"..") => None,
             Some(name) if name.contains(&b'/') => None,
-            Some(name) => Some(Place::Name(name)),
+            Some(name) => Some(MqueuePath::Name(name)),
         }
     }
 
     /// Returns the path of the place in a namespace. The queue need not exist.
     ///
     /// ```
-    /// use umsg::kernel_files::place::Place;
+    /// use umsg::kernel_files::place::MqueuePath;
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
     /// # let namespace = umsg::Namespace::at(dir.path())?;
-    /// let file = Place::Name(b"jobs").file(&namespace).unwrap();
+    /// let file = MqueuePath::Name(b"jobs").file(&namespace).unwrap();
     /// assert_eq!(file, dir.path().join("mq/jobs"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -98,7 +98,7 @@ impl<'a> Place<'a> {
     /// No queue can have the name.
     pub fn file(self, namespace: &Namespace) -> Result<PathBuf, i32> {
         let mut path = namespace.path().join(QUEUES);
-        if let Place::Name(name) = self {
+        if let MqueuePath::Name(name) = self {
             check(name)?;
             path.push(OsStr::from_bytes(name));
             let within = path.join(TRANSIENT);
@@ -112,12 +112,12 @@ impl<'a> Place<'a> {
     /// Returns the path of the place in a namespace, and the mode of the queue if the place is a queue. The place has to exist.
     ///
     /// ```
-    /// use umsg::kernel_files::place::Place;
+    /// use umsg::kernel_files::place::MqueuePath;
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
     /// # let namespace = umsg::Namespace::at(dir.path())?;
-    /// assert_eq!(Place::Name(b"jobs").existing(&namespace).unwrap_err(), libc::ENOENT);
+    /// assert_eq!(MqueuePath::Name(b"jobs").existing(&namespace).unwrap_err(), libc::ENOENT);
     /// let _queue = umsg::posix::OpenOptions::new().create(true).write(true).namespace(&namespace).open("/jobs")?;
-    /// let (file, mode) = Place::Name(b"jobs").existing(&namespace).unwrap();
+    /// let (file, mode) = MqueuePath::Name(b"jobs").existing(&namespace).unwrap();
     /// assert_eq!((file, mode), (dir.path().join("mq/jobs"), Some(0o600)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -126,13 +126,13 @@ impl<'a> Place<'a> {
     /// The errno of stat(2).
     pub fn existing(self, namespace: &Namespace) -> Result<(PathBuf, Option<u32>), i32> {
         let found = match self {
-            Place::Directory => None,
-            Place::Name(name) => Some(find(namespace, name)?),
+            MqueuePath::Directory => None,
+            MqueuePath::Name(name) => Some(find(namespace, name)?),
         };
         let path = self.file(namespace)?;
         let mode = match found {
-            Some(Found::Mode(mode)) => Some(mode),
-            Some(Found::Hidden) => {
+            Some(QueueMode::Mode(mode)) => Some(mode),
+            Some(QueueMode::Hidden) => {
                 let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
                 Some(status.st_mode & 0o7777)
             }
@@ -165,7 +165,7 @@ pub fn check(name: &[u8]) -> Result<(), i32> {
 /// Searches for the queue `name`.
 ///
 /// ```
-/// use umsg::kernel_files::place::{Found, find};
+/// use umsg::kernel_files::place::{QueueMode, find};
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
 /// # let namespace = umsg::Namespace::at(dir.path())?;
 /// assert_eq!(find(&namespace, b"jobs").err(), Some(libc::ENOENT));
@@ -176,10 +176,10 @@ pub fn check(name: &[u8]) -> Result<(), i32> {
 ///
 /// # Errors
 /// The errno of an opening.
-pub fn find(namespace: &Namespace, name: &[u8]) -> Result<Found, i32> {
+pub fn find(namespace: &Namespace, name: &[u8]) -> Result<QueueMode, i32> {
     match open_somehow(namespace, name) {
-        Ok((queue, _)) => Ok(Found::Mode(queue.mode())),
-        Err(libc::EACCES) => Ok(Found::Hidden),
+        Ok((queue, _)) => Ok(QueueMode::Mode(queue.mode())),
+        Err(libc::EACCES) => Ok(QueueMode::Hidden),
         Err(errno) => Err(errno),
     }
 }
@@ -187,12 +187,12 @@ pub fn find(namespace: &Namespace, name: &[u8]) -> Result<Found, i32> {
 /// Sets the mode of a queue.
 ///
 /// ```
-/// use umsg::kernel_files::place::{Place, set_mode};
+/// use umsg::kernel_files::place::{MqueuePath, set_mode};
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
 /// # let namespace = umsg::Namespace::at(dir.path())?;
 /// let _queue = umsg::posix::OpenOptions::new().create(true).write(true).namespace(&namespace).open("/jobs")?;
 /// set_mode(&namespace, b"jobs", 0o640).unwrap();
-/// assert_eq!(Place::Name(b"jobs").existing(&namespace).unwrap().1, Some(0o640));
+/// assert_eq!(MqueuePath::Name(b"jobs").existing(&namespace).unwrap().1, Some(0o640));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -267,24 +267,30 @@ pub fn permits(
 
 #[cfg(test)]
 mod tests {
-    use super::{Asker, Place, permits};
+    use super::{Asker, MqueuePath, permits};
 
     #[test]
     fn a_path_that_leaves_the_directory_or_enters_a_queue_is_no_place() {
-        assert_eq!(Place::absolute(b"/dev/mqueue"), Some(Place::Directory));
-        assert_eq!(Place::absolute(b"/dev/mqueue//"), Some(Place::Directory));
         assert_eq!(
-            Place::absolute(b"/dev/mqueue//.b"),
-            Some(Place::Name(b".b"))
+            MqueuePath::absolute(b"/dev/mqueue"),
+            Some(MqueuePath::Directory)
         );
-        assert_eq!(Place::relative(b"a"), Some(Place::Name(b"a")));
+        assert_eq!(
+            MqueuePath::absolute(b"/dev/mqueue//"),
+            Some(MqueuePath::Directory)
+        );
+        assert_eq!(
+            MqueuePath::absolute(b"/dev/mqueue//.b"),
+            Some(MqueuePath::Name(b".b"))
+        );
+        assert_eq!(MqueuePath::relative(b"a"), Some(MqueuePath::Name(b"a")));
         for path in [
             b"/dev/mqueue2".as_slice(),
             b"/dev/mqueue/..",
             b"/dev/mqueue/a/",
             b"/dev",
         ] {
-            assert_eq!(Place::absolute(path), None, "{}", path.escape_ascii());
+            assert_eq!(MqueuePath::absolute(path), None, "{}", path.escape_ascii());
         }
     }
 

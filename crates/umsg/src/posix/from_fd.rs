@@ -109,7 +109,7 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
 }
 
 /// The namespace and the name of a queue's file.
-struct Found {
+struct NamedFile {
     namespace: Namespace,
     /// `None` for the descriptor with which the queue was created: the file had no name at that time, and /proc shows no name for the descriptor.
     name: Option<QueueName>,
@@ -118,7 +118,7 @@ struct Found {
 }
 
 /// Returns the namespace and the name of a queue's file. `None` if the queue has no name any more, or the caller may not read the directory.
-fn found(descriptor: BorrowedFd<'_>) -> Option<Found> {
+fn found(descriptor: BorrowedFd<'_>) -> Option<NamedFile> {
     // The link is not read by libc's readlink, because the drop-in would return a queue's name instead.
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new()).ok()?;
@@ -127,7 +127,7 @@ fn found(descriptor: BorrowedFd<'_>) -> Option<Found> {
     if found.goes && name.is_none() {
         return None;
     }
-    Some(Found {
+    Some(NamedFile {
         namespace: Namespace::existing(found.namespace).ok()?,
         name,
         goes: found.goes,

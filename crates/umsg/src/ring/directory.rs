@@ -3,7 +3,7 @@
 use super::doorbell::Button;
 use super::error::RingError;
 use super::lock::Locked;
-use super::place::{self, Place};
+use super::place::{self, DoorbellPath};
 use super::sender::Sender;
 use super::shared::Shared;
 use super::status::{Status, status};
@@ -26,13 +26,13 @@ pub struct Listed {
     /// The name of the ring, with its slash.
     pub name: OsString,
     /// The state of the ring, or the reason why it can't be read.
-    pub found: Result<Found, RingError>,
+    pub found: Result<FoundRing, RingError>,
 }
 
 /// The state of a ring, and the owner of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Found {
+pub struct FoundRing {
     /// The owner's user id.
     pub uid: u32,
     /// The owner's group id.
@@ -102,7 +102,7 @@ pub fn names(namespace: &Namespace) -> Result<Vec<(OsString, u64)>, NamespaceErr
 ///
 /// # Errors
 /// The errors of [`Sender::open_in`].
-pub fn find(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Found, RingError> {
+pub fn find(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<FoundRing, RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     find_named(namespace, &name)
 }
@@ -240,7 +240,7 @@ fn owner(segment: &Segment) -> Option<u32> {
         .then_some(pid)
 }
 
-fn find_named(namespace: &Namespace, name: &QueueName) -> Result<Found, RingError> {
+fn find_named(namespace: &Namespace, name: &QueueName) -> Result<FoundRing, RingError> {
     Ok(Observer::of(namespace, name)?.look())
 }
 
@@ -297,8 +297,8 @@ impl Observer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn look(&self) -> Found {
-        Found {
+    pub fn look(&self) -> FoundRing {
+        FoundRing {
             uid: self.uid,
             gid: self.gid,
             status: status(&self.engine),
@@ -357,7 +357,7 @@ fn button_of(
     file: BorrowedFd<'_>,
     segment: &Segment,
 ) -> Result<Button, RingError> {
-    let place = Place::of(namespace, file, segment);
+    let place = DoorbellPath::of(namespace, file, segment);
     Ok(Button::Named(
         place.map_err(|e| OpenError::from_errno("fstat", e))?,
     ))

@@ -9,7 +9,7 @@
 //! A ring without a name has a pair of sockets. A named ring has a socket in its namespace beside its file, see `place.rs`. A sender rings only if
 //! the ring's wake word says that the receiver is about to poll. Otherwise a send makes no system call.
 
-use super::place::{Address, Place};
+use super::place::{Address, DoorbellPath};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
 use rustix::io::{self, Errno};
@@ -44,7 +44,7 @@ pub(super) enum Button {
     /// A doorbell within a process and its forked children.
     Paired(OwnedFd),
     /// A doorbell in a namespace.
-    Named(Place),
+    Named(DoorbellPath),
 }
 
 impl Button {

@@ -51,7 +51,7 @@ pub use crate::until::Until;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncRing;
 pub use diagnose::{diagnose, repair};
-pub use directory::{Found, Listed, Observer, find, list, names, unlink_anyway_in, unlink_in};
+pub use directory::{FoundRing, Listed, Observer, find, list, names, unlink_anyway_in, unlink_in};
 pub use error::{ReceiveError, RingError, SendError};
 pub use message::{INLINE, Message, Post, Tag};
 pub use options::Options;

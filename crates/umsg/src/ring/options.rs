@@ -4,7 +4,7 @@ use super::directory::{self, Name};
 use super::doorbell::{Button, Doorbell};
 use super::error::RingError;
 use super::message::{HEAD, INLINE};
-use super::place::Place;
+use super::place::DoorbellPath;
 use super::receiver::Ring;
 use super::shared::Shared;
 use crate::error::OpenError;
@@ -270,9 +270,9 @@ fn doorbell_of(
     file: BorrowedFd<'_>,
     segment: &Segment,
     mode: u32,
-) -> Result<(Place, Doorbell), OpenError> {
-    let place =
-        Place::of(namespace, file, segment).map_err(|e| OpenError::from_errno("fstat", e))?;
+) -> Result<(DoorbellPath, Doorbell), OpenError> {
+    let place = DoorbellPath::of(namespace, file, segment)
+        .map_err(|e| OpenError::from_errno("fstat", e))?;
     let doorbell = Doorbell::at(place.path().to_owned(), mode)
         .map_err(|e| OpenError::from_errno("bind", e))?;
     Ok((place, doorbell))

@@ -21,23 +21,23 @@ use umsg_shm::posix_engine::segment::Segment;
 
 /// The place of a doorbell.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DoorbellPath {
     path: PathBuf,
     /// The user that owns the ring's file.
     owner: u32,
 }
 
-impl Place {
+impl DoorbellPath {
     /// Returns the place of the doorbell of the ring in a file.
     pub(super) fn of(
         namespace: &Namespace,
         file: BorrowedFd<'_>,
         segment: &Segment,
-    ) -> io::Result<Place> {
+    ) -> io::Result<DoorbellPath> {
         let stat = fs::fstat(file)?;
         let number = segment.fixed().ownership.fifo_number();
         let name = format!("{}{number:016x}", prefix(stat.st_ino));
-        Ok(Place {
+        Ok(DoorbellPath {
             path: namespace.path().join(RINGS).join(name),
             owner: stat.st_uid,
         })

@@ -263,7 +263,7 @@ impl Figures {
         }
     }
 
-    pub fn ring(Label { queue, labels }: Label, found: &ring::Found) -> Figures {
+    pub fn ring(Label { queue, labels }: Label, found: &ring::FoundRing) -> Figures {
         let seen = &found.status;
         let capacity = u64::from(seen.entries) + u64::from(seen.overflow);
         Figures {

@@ -1,7 +1,7 @@
 //! JSON output of rings. A field keeps its name and meaning in later versions.
 
 use serde::Serialize;
-use umsg::ring::{Found, Listed};
+use umsg::ring::{FoundRing, Listed};
 
 use super::super::time::utc;
 use crate::commands::ls_ring::state;
@@ -47,7 +47,7 @@ pub struct Statistics {
 }
 
 impl Ring {
-    pub fn new(name: String, found: &Found) -> Ring {
+    pub fn new(name: String, found: &FoundRing) -> Ring {
         let status = &found.status;
         Ring {
             name,

@@ -3,7 +3,7 @@
 //! As in single receives, each message is copied out and taken before the next message. A receiver that dies loses the messages that it had taken,
 //! and no message is delivered twice. The freed slots, the counts and the room for waiters are published once, at the end of the batch.
 
-use super::super::found::{Found, Taken};
+use super::super::found::{FoundMessage, Taken};
 use super::super::wait::{Receipt, Taker};
 use super::super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
@@ -60,7 +60,7 @@ impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
         &mut self,
         taker: Taker<'_>,
         node: &Node,
-        found: Found<'_>,
+        found: FoundMessage<'_>,
     ) -> Result<usize, Refused> {
         let engine = taker.engine;
         // A sink has room for each possible first message, or has no room at all. Without room, the message returns to the queue.
@@ -134,7 +134,7 @@ impl Engine {
     fn take_all<S: Sink + ?Sized>(
         &self,
         receiving: ReceiverHeld<'_>,
-        first: Found<'_>,
+        first: FoundMessage<'_>,
         most: usize,
         sink: &mut S,
         received: &mut usize,
@@ -160,7 +160,7 @@ impl Engine {
     fn take_run<S: Sink + ?Sized>(
         &self,
         receiving: ReceiverHeld<'_>,
-        first: Found<'_>,
+        first: FoundMessage<'_>,
         most: usize,
         sink: &mut S,
     ) -> (usize, Result<Stopped, Fault>) {
@@ -198,7 +198,7 @@ impl Engine {
     fn take_one<S: Sink + ?Sized>(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: &Found<'_>,
+        found: &FoundMessage<'_>,
         sink: &mut S,
         freed: u64,
     ) -> Result<bool, Fault> {
@@ -228,7 +228,7 @@ impl Engine {
 
     /// Prefetches the cell of a later message, if that message was sent.
     #[inline(always)]
-    fn prefetch_in_batch(&self, found: &Found<'_>) {
+    fn prefetch_in_batch(&self, found: &FoundMessage<'_>) {
         if found.is_stored() {
             return self.prefetch_stored(found);
         }

@@ -1,7 +1,7 @@
 //! Inspection of the messages in order of arrival, by position.
 
 use super::store::{link, target};
-use super::{Order, Place, TypeIndexStore};
+use super::{Order, OrderLinks, TypeIndexStore};
 use crate::fault::Fault;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
@@ -54,7 +54,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
 
     /// Adapts the cursor before a message is removed: if the cursor points to that message, the cursor moves to the next message.
     #[inline(always)]
-    pub(super) fn note_removal(&self, slot: u32, place: &Place) -> Result<(), Fault> {
+    pub(super) fn note_removal(&self, slot: u32, place: &OrderLinks) -> Result<(), Fault> {
         match target(&self.store.kinds().cursor) {
             Some(cursor) => self.move_cursor(cursor, slot, place),
             None => Ok(()),
@@ -62,7 +62,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 
     #[cold]
-    fn move_cursor(&self, cursor: u32, removed: u32, place: &Place) -> Result<(), Fault> {
+    fn move_cursor(&self, cursor: u32, removed: u32, place: &OrderLinks) -> Result<(), Fault> {
         let roots = self.store.kinds();
         let position = roots.position.get();
         if cursor == removed {

@@ -37,7 +37,9 @@ mod tests;
 mod tree;
 mod types;
 
-pub use store::{Kind, KindWords, Place, PlaceWords, TypeIndexStore, TypeRoots, TypeRootsWords};
+pub use store::{
+    Kind, KindWords, OrderLinks, PlaceWords, TypeIndexStore, TypeRoots, TypeRootsWords,
+};
 
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
@@ -145,7 +147,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
 
     /// Takes a message out of the arrival list. The links of the message itself still name its old neighbours.
     #[inline(always)]
-    fn unlink(&self, _: ReceiverHeld<'_>, place: &Place) -> Result<(), Fault> {
+    fn unlink(&self, _: ReceiverHeld<'_>, place: &OrderLinks) -> Result<(), Fault> {
         let roots = self.store.kinds();
         let (previous, next) = (place.previous.get(), place.next.get());
         match previous.checked_sub(1) {

@@ -4,7 +4,7 @@
 //! walk to the place begins at the nearest of these messages, and goes step by step in both directions.
 
 use super::store::{NONE, link};
-use super::{Kind, Order, Place, TypeIndexStore};
+use super::{Kind, Order, OrderLinks, TypeIndexStore};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Guarded32;
@@ -38,7 +38,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     fn insert_in_kind(
         &self,
         slot: u32,
-        place: &Place,
+        place: &OrderLinks,
         kind: &'a Kind,
         before: Option<u32>,
     ) -> Result<(), Fault> {
@@ -59,7 +59,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 
     /// Returns links to the two messages of the arrival list between which a number belongs.
-    fn gap(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
+    fn gap(&self, place: &OrderLinks, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
         let (mut below, mut above) = self.nearest(place, kind, sequence)?;
         for _ in 0..=self.store.places() {
             let next = self.next_after(below)?.get();
@@ -79,7 +79,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     /// Returns links to the nearest known messages, an older and a newer one; 0 for an end of the list.
     ///
     /// The known messages are the old neighbours, the message that came back last, and the first message of the type.
-    fn nearest(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
+    fn nearest(&self, place: &OrderLinks, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
         let returned = &self.store.kinds().returned;
         let (mut below, mut above) = ((0, 0), (NONE, 0));
         for known in [&place.previous, &place.next, returned, &kind.head] {

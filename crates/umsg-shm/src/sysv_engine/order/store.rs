@@ -7,7 +7,7 @@ use crate::sync::{Guarded32, Guarded64, words};
 /// Access to the words of the order in a segment. The queue's one lock guards all of them.
 pub trait TypeIndexStore {
     /// Returns the place of a slot; [`Fault::Damaged`] for an impossible slot.
-    fn place(&self, slot: u32) -> Result<&Place, Fault>;
+    fn place(&self, slot: u32) -> Result<&OrderLinks, Fault>;
     /// Returns the number of slots that were ever used. The number bounds every walk along the messages.
     fn places(&self) -> u32;
     /// Returns the record of a type; [`Fault::Damaged`] for an impossible index.
@@ -23,7 +23,7 @@ pub trait TypeIndexStore {
 /// The place of a slot's message in the order. A link is an index plus 1; 0 leads nowhere.
 #[repr(C)]
 #[derive(Default)]
-pub struct Place {
+pub struct OrderLinks {
     /// The sequence number of the message, which ascends with arrival.
     pub(super) sequence: Guarded64,
     /// The link to the next message of the same type.
@@ -99,7 +99,7 @@ pub struct TypeRoots {
     pub(super) seed: Guarded64,
 }
 
-impl Place {
+impl OrderLinks {
     /// Returns the sequence number of the message.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> u64 {
@@ -127,7 +127,7 @@ impl Place {
 
 words! {
     /// The words of a place that a diagnosis compares.
-    PlaceWords of Place {
+    PlaceWords of OrderLinks {
         Guarded64: sequence;
         Guarded32: next_of_kind, next, previous, kind;
     }
@@ -195,6 +195,6 @@ pub(super) fn link(index: u32) -> u32 {
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Place>() == 24 && size_of::<Kind>() == 64);
+    assert!(size_of::<OrderLinks>() == 24 && size_of::<Kind>() == 64);
     assert!(size_of::<TypeRoots>() == 128 && offset_of!(TypeRoots, free) <= 64);
 };

@@ -1,11 +1,11 @@
 //! A [`TypeIndexStore`] in plain memory, for tests.
 
-use super::{Kind, Place, TypeIndexStore, TypeRoots};
+use super::{Kind, OrderLinks, TypeIndexStore, TypeRoots};
 use crate::fault::Fault;
 use std::cell::Cell;
 
 pub(crate) struct Records {
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<OrderLinks>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) roots: TypeRoots,
     /// The number of type records for which there is memory.
@@ -18,7 +18,7 @@ impl Records {
     /// Makes a store for `places` messages.
     pub(crate) fn new(places: usize) -> Records {
         Records {
-            places: (0..places).map(|_| Place::default()).collect(),
+            places: (0..places).map(|_| OrderLinks::default()).collect(),
             kinds: (0..places).map(|_| Kind::default()).collect(),
             roots: TypeRoots::default(),
             memory: Cell::new(places as u32),
@@ -28,7 +28,7 @@ impl Records {
 }
 
 impl TypeIndexStore for Records {
-    fn place(&self, slot: u32) -> Result<&Place, Fault> {
+    fn place(&self, slot: u32) -> Result<&OrderLinks, Fault> {
         self.places.get(slot as usize).ok_or(Fault::Damaged)
     }
 

@@ -175,14 +175,14 @@ const fn layout_hash() -> u32 {
     use crate::arena::GRANULE;
     use crate::leases::LeaseRecord;
     use crate::memory::fnv;
-    use crate::sysv_engine::order::{Kind, Place};
+    use crate::sysv_engine::order::{Kind, OrderLinks};
     use crate::waiters::{NODES, Node};
     use std::mem::{offset_of, size_of};
     fnv(&[
         size_of::<Fixed>(),
         size_of::<Cell>(),
         size_of::<WaiterRecord>(),
-        size_of::<Place>(),
+        size_of::<OrderLinks>(),
         size_of::<Kind>(),
         size_of::<LeaseRecord>(),
         offset_of!(Fixed, control),

@@ -3,7 +3,7 @@
 use super::{Cell, Fixed, WaiterRecord};
 use crate::arena::{ALIGN, ARENA_GAP, GRANULE, region_len};
 use crate::leases::LeaseRecord;
-use crate::sysv_engine::order::{Kind, Place};
+use crate::sysv_engine::order::{Kind, OrderLinks};
 use crate::waiters::NODES;
 
 /// The length of a cell, in bytes: a cache line.
@@ -50,7 +50,7 @@ impl Layout {
         let waiters = size_of::<Fixed>().next_multiple_of(ALIGN);
         let lease_records = waiters + (NODES * size_of::<WaiterRecord>()).next_multiple_of(ALIGN);
         let places = lease_records + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
-        let kinds = places + (slots * size_of::<Place>()).next_multiple_of(ALIGN);
+        let kinds = places + (slots * size_of::<OrderLinks>()).next_multiple_of(ALIGN);
         let cells = kinds + (slots * size_of::<Kind>()).next_multiple_of(ALIGN);
         let arena = cells + (slots * CELL).next_multiple_of(ALIGN) + ARENA_GAP;
         let arena_len = arena_len(capacity, msgmax);
@@ -110,7 +110,7 @@ mod tests {
                     layout.lease_records,
                     layout.slots * size_of::<LeaseRecord>(),
                 ),
-                (layout.places, layout.slots * size_of::<Place>()),
+                (layout.places, layout.slots * size_of::<OrderLinks>()),
                 (layout.kinds, layout.slots * size_of::<Kind>()),
                 (layout.cells, layout.slots * CELL),
                 (layout.arena, layout.arena_len),

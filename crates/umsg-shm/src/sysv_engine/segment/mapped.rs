@@ -10,7 +10,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::memory::{Format, Regions};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 use crate::sys::map::PAGE;
-use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
+use crate::sysv_engine::order::{Kind, OrderLinks, TypeIndexStore, TypeRoots};
 use crate::waiters::{Links, NODES, Node};
 use crate::{leases, waiters};
 use std::ops::Range;
@@ -140,7 +140,7 @@ impl Segment {
         let more = usable.clamp(PAGE / CELL, 64 * PAGE / CELL);
         let next = (usable + more).min(self.layout().slots);
         self.populate(self.layout().cells + usable * CELL, (next - usable) * CELL)?;
-        let place = size_of::<Place>();
+        let place = size_of::<OrderLinks>();
         self.populate(
             self.layout().places + usable * place,
             (next - usable) * place,
@@ -155,7 +155,7 @@ impl Segment {
         let kinds = (self.fixed().kinds.usable() as usize).min(layout.slots);
         let blocks = (control.arena_len().get() as usize * GRANULE).min(layout.arena_len);
         self.zero(layout.cells, slots * CELL);
-        self.zero(layout.places, slots * size_of::<Place>());
+        self.zero(layout.places, slots * size_of::<OrderLinks>());
         self.zero(layout.kinds, kinds * size_of::<Kind>());
         self.zero(layout.arena, blocks);
     }
@@ -171,7 +171,7 @@ impl Segment {
             + (kinds * size_of::<Kind>()).next_multiple_of(PAGE)
             + (lease_records * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + (waiters * size_of::<WaiterRecord>()).next_multiple_of(PAGE)
-            + slots * (CELL + size_of::<Place>())) as u64
+            + slots * (CELL + size_of::<OrderLinks>())) as u64
     }
 }
 
@@ -283,7 +283,7 @@ impl arena::ArenaStore for Segment {
 
 impl TypeIndexStore for Segment {
     #[inline(always)]
-    fn place(&self, slot: u32) -> Result<&Place, Fault> {
+    fn place(&self, slot: u32) -> Result<&OrderLinks, Fault> {
         self.entry(self.layout().places, slot, self.layout().slots)
     }
 

@@ -94,7 +94,12 @@ impl Namespace {
     ) -> Result<Vec<OsString>, NamespaceError> {
         let queues = self.queues()?;
         let mut names = names_of_directories(&queues)?;
-        names.retain(|name| matches!(find_unused(&queues, name, &is_due), Ok(Found::Unused(_))));
+        names.retain(|name| {
+            matches!(
+                find_unused(&queues, name, &is_due),
+                Ok(Candidate::Unused(_))
+            )
+        });
         Ok(names)
     }
 }
@@ -119,7 +124,7 @@ fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceEr
 }
 
 /// The entry under the name of a queue that may have to be removed.
-enum Found {
+enum Candidate {
     /// A queue that no process has open.
     Unused(Unused),
     /// The directory of a removed queue.
@@ -146,11 +151,11 @@ fn find_unused(
     queues: &Directory,
     name: &OsStr,
     is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
-) -> Result<Found, FileError> {
+) -> Result<Candidate, FileError> {
     let mut home = match home(queues, name) {
-        Err(FileError::NotFound) => return Ok(Found::Else(Removal::Gone)),
+        Err(FileError::NotFound) => return Ok(Candidate::Else(Removal::Gone)),
         Err(FileError::AlreadyExists | FileError::Symlink) => {
-            return Ok(Found::Else(Removal::Stays));
+            return Ok(Candidate::Else(Removal::Stays));
         }
         other => other?,
     };
@@ -161,23 +166,23 @@ fn find_unused(
     }
     let file = match open_in_open(&mut home) {
         Err(FileError::NotFound) if home.mode() != MODE => {
-            return Ok(Found::Else(Removal::Stays));
+            return Ok(Candidate::Else(Removal::Stays));
         }
-        Err(FileError::NotFound) => return Ok(Found::Empty),
-        Err(FileError::Denied) => return Ok(Found::Else(Removal::Denied)),
+        Err(FileError::NotFound) => return Ok(Candidate::Empty),
+        Err(FileError::Denied) => return Ok(Candidate::Else(Removal::Denied)),
         other => other?,
     };
     if !is_due(file.as_fd()) {
-        return Ok(Found::Else(Removal::Stays));
+        return Ok(Candidate::Else(Removal::Stays));
     }
     // The permission is checked before the lock is taken, because a lock would keep the owner from removing the queue.
     if !home.may_be_mended_by(caller()) {
-        return Ok(Found::Else(Removal::Denied));
+        return Ok(Candidate::Else(Removal::Denied));
     }
     match is_locked_alone(&file) {
         Err(error) => Err(FileError::of("flock", error)),
-        Ok(false) => Ok(Found::Else(Removal::Stays)),
-        Ok(true) => Ok(Found::Unused(Unused { home, file })),
+        Ok(false) => Ok(Candidate::Else(Removal::Stays)),
+        Ok(true) => Ok(Candidate::Unused(Unused { home, file })),
     }
 }
 
@@ -211,12 +216,12 @@ fn remove_unused_in(
     is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
 ) -> Result<Removal, FileError> {
     let unused = match find_unused(queues, name, is_due)? {
-        Found::Unused(unused) => unused,
-        Found::Empty => {
+        Candidate::Unused(unused) => unused,
+        Candidate::Empty => {
             remove_empty(queues, name);
             return Ok(Removal::Gone);
         }
-        Found::Else(removal) => return Ok(removal),
+        Candidate::Else(removal) => return Ok(removal),
     };
     crash_point!(TRANSIENT_LOCKED);
     match unlink_in(queues, &unused.home, name) {
