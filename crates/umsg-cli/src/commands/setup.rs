@@ -30,7 +30,7 @@ const SHARED: &str = "/dev/shm/umsg";
 #[command(after_help = "\
 Examples:
   sudo umsg setup
-  sudo umsg setup --dir /dev/shm/test   for programs with UMSG_DIR
+  sudo umsg setup --dir /dev/shm/test   for UMSG_DIR=/dev/shm/test
   umsg setup --print-tmpfiles | sudo tee /etc/tmpfiles.d/umsg.conf
 
 Environment:

@@ -1,5 +1,5 @@
-//! fflush, fclose and fseek, for streams that write to the file of a limit: libc's streams write to this file without a call of this library
-//! ([`crate::knobs`]).
+//! fflush, fclose and fseek, for streams that write to the /proc/sys file of a limit. libc's streams write to the file without calling this library's
+//! `write`, so the text takes effect in these functions ([`crate::knobs`]).
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -77,7 +77,8 @@ pub trait ArenaStore {
     ) -> Result<(), Fault>;
 }
 
-/// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of the slot's cell that names the block.
+/// Makes sure that the slot has a block with room for `len` bytes. `named` is a word in the slot's cell: the number of the slot's block plus 1, or 0
+/// for none.
 ///
 /// Out of line: otherwise the compiler would compute the length of a block even for messages that need no block.
 #[inline(never)]

@@ -11,9 +11,9 @@ pub enum By {
     Soak(Face),
     /// A test of the library: its test program, and its name.
     Test(&'static str, &'static str),
-    /// A test of the engines, of this name.
+    /// The name of a test of the engines.
     Unit(&'static str),
-    /// A test of the engines under the model checker, of this name.
+    /// The name of a test of the engines that runs under the model checker.
     Model(&'static str),
 }
 

@@ -25,7 +25,7 @@ pub const BUSYBOX: &str = "/bin/busybox";
 pub const COMPILER: &str =
     "musl-gcc -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu";
 
-/// The script that enters the namespace, in the checkout.
+/// The path, in the checkout, of the script that prepares the mount namespace and enters it.
 const ENTER: &str = "crates/xtask/src/musl/enter.sh";
 
 /// The tests whose programs can run with musl. Three tests need glibc: `symbols` (names of glibc), `stack` (makecontext), `sandboxed` (glibc's

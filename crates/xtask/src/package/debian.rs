@@ -76,7 +76,8 @@ pub fn make(
     Ok(())
 }
 
-/// Returns the path of the bridge's program, and the command that builds this program. With `quick`, it is the program of the crate's own tests.
+/// Returns the path of the bridge's program, and the command that builds this program. With `quick`, the program is the debug build that the tests of
+/// umsg-bridge use.
 fn bridge(workspace: &Workspace, quick: bool, build: &Build) -> (PathBuf, Command) {
     if !quick {
         return (build.file(BRIDGE), build.of(&[BRIDGE]));

@@ -338,7 +338,7 @@ impl Ends {
         if message.len() > room.len() {
             *hand = Some((i64::from(priority), message.to_vec()));
             return Err(Halt::Trouble(format!(
-                "a message of {} bytes is too long for the destination queue, which takes at most {}. The message comes from a queue of the kernel that was removed meanwhile; the kernel's new queue of this name has shorter messages",
+                "a message of {} bytes is too long for the destination queue, which takes at most {}. The relay received the message before the kernel's queue was removed and created again with a smaller message size",
                 message.len(),
                 room.len()
             )));
