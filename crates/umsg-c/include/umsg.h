@@ -35,7 +35,7 @@ extern "C" {
  */
 typedef struct umsg_mq *umsg_mqd_t;
 
-/* ---- Attributes of a queue ---- */
+/* ---- POSIX queues: attributes ---- */
 
 /* Attributes of a queue, in the layout of libc's struct mq_attr. */
 struct umsg_mq_attr {
@@ -227,7 +227,7 @@ int umsg_mq_unlink(const char *name);
  */
 int umsg_mq_unlink_in(const char *directory, const char *name);
 
-/* ---- Opening with options that POSIX lacks ---- */
+/* ---- POSIX queues: opening with options that POSIX lacks ---- */
 
 /*
  * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
@@ -587,7 +587,7 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
                              unsigned int *msg_prio,
                              const struct timespec *abs_timeout);
 
-/* ---- Sending several messages in one call ---- */
+/* ---- POSIX queues: sending several messages in one call ---- */
 
 /* One of several messages. Sending reads data, len and priority; receiving reads data and size, and sets len and priority. */
 struct umsg_mq_message {
@@ -667,7 +667,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
                           size_t n,
                           const struct timespec *abs_timeout);
 
-/* ---- Receiving several messages in one call ---- */
+/* ---- POSIX queues: receiving several messages in one call ---- */
 
 /*
  * Receives several messages.
@@ -708,7 +708,7 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
                               size_t n,
                               const struct timespec *abs_timeout);
 
-/* ---- Closing a queue for sending: the end of a stream of messages ---- */
+/* ---- POSIX queues: closing a queue for sending, the end of a stream of messages ---- */
 
 /*
  * Closes a queue for sending.
@@ -804,7 +804,7 @@ int umsg_mq_begin_to_produce(umsg_mqd_t mqdes);
  */
 int umsg_mq_end_producing(umsg_mqd_t mqdes);
 
-/* ---- Sending in place ---- */
+/* ---- POSIX queues: sending in place ---- */
 
 /* Room in a queue for a message that is written in place. id must not be changed. */
 struct umsg_mq_reservation {
@@ -904,7 +904,7 @@ int umsg_mq_commit(struct umsg_mq_reservation *reservation, size_t len, unsigned
  */
 int umsg_mq_cancel(struct umsg_mq_reservation *reservation);
 
-/* ---- Receiving in place ---- */
+/* ---- POSIX queues: receiving in place ---- */
 
 /* A message that was received in place. The members describe it. Changing them has no effect, but id must stay as it is. */
 struct umsg_mq_lease {
@@ -1064,7 +1064,7 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
  */
 int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec *time);
 
-/* ---- Dead letters: their histories, and sending them back ---- */
+/* ---- POSIX queues: dead letters, their histories, and sending them back ---- */
 
 /* The message left its source queue for an unknown reason: the queue's memory has a reason code that no operation writes. */
 #define UMSG_DEAD_UNKNOWN 0
@@ -1341,7 +1341,7 @@ struct umsg_mq_status {
  */
 int umsg_mq_status(umsg_mqd_t mqdes, struct umsg_mq_status *status, size_t size);
 
-/* ---- Peeking at messages, which stay in the queue ---- */
+/* ---- POSIX queues: peeking at messages, which stay in the queue ---- */
 
 /* A message that was peeked at. The program sets data and size, the call the other members. */
 struct umsg_mq_peeked {
@@ -1420,7 +1420,7 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
  */
 int umsg_mq_peek_delayed(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
 
-/* ---- Saving a queue in a file, and creating a queue from such a file ---- */
+/* ---- POSIX queues: saving a queue in a file, and creating a queue from such a file ---- */
 
 /*
  * Saves a queue in a file, as it is at one instant.
@@ -1512,7 +1512,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  */
 int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
 
-/* ---- Notification that a message has arrived ---- */
+/* ---- POSIX queues: notification that a message has arrived ---- */
 
 /*
  * Registers the process for a notification when a message arrives at the empty queue, or ends the registration.
@@ -1607,7 +1607,7 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
  */
 int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
 
-/* ---- Queues in event loops ---- */
+/* ---- POSIX queues: event loops ---- */
 
 /* Notify pollers when the queue becomes readable or writable. */
 #define UMSG_EDGES_CHANGES 0
@@ -1751,7 +1751,7 @@ struct umsg_msg_options {
  * - EACCES: the queue exists, and the caller may not open it.
  * - EFAULT: options is at an address that can't be read.
  * - EINVAL: size is not the size of any version of the structure; flags has a bit that this version of the library does not know; reserved
- *   is not 0; or the queue exists and has other options.
+ *   is not 0; or the queue exists and has another value of a member that is not 0.
  *
  * If the process dies:
  * The same as for umsg_msgget(3).

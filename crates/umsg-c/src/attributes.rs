@@ -1,4 +1,4 @@
-//! Attributes of a queue.
+//! POSIX queues: attributes.
 
 use std::ffi::{c_int, c_long};
 

@@ -1,4 +1,4 @@
-//! Sending several messages in one call.
+//! POSIX queues: sending several messages in one call.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::SystemTime;

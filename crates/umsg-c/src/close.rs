@@ -1,4 +1,4 @@
-//! Closing a queue for sending: the end of a stream of messages.
+//! POSIX queues: closing a queue for sending, the end of a stream of messages.
 
 use std::ffi::c_int;
 

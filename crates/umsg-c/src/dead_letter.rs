@@ -1,4 +1,4 @@
-//! Dead letters: their histories, and sending them back.
+//! POSIX queues: dead letters, their histories, and sending them back.
 
 use std::ffi::{c_char, c_int};
 use std::os::unix::ffi::OsStrExt;

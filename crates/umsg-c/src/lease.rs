@@ -1,4 +1,4 @@
-//! Receiving in place.
+//! POSIX queues: receiving in place.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Notification that a message has arrived.
+//! POSIX queues: notification that a message has arrived.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! Opening with options that POSIX lacks.
+//! POSIX queues: opening with options that POSIX lacks.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;

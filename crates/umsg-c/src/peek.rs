@@ -1,4 +1,4 @@
-//! Peeking at messages, which stay in the queue.
+//! POSIX queues: peeking at messages, which stay in the queue.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! Queues in event loops.
+//! POSIX queues: event loops.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;

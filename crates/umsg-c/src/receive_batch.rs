@@ -1,4 +1,4 @@
-//! Receiving several messages in one call.
+//! POSIX queues: receiving several messages in one call.
 
 use libc::{size_t, ssize_t, timespec};
 use umsg::posix::{Incoming, ReceiveError};

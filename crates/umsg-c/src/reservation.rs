@@ -1,4 +1,4 @@
-//! Sending in place.
+//! POSIX queues: sending in place.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;

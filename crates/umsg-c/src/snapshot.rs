@@ -1,4 +1,4 @@
-//! Saving a queue in a file, and creating a queue from such a file.
+//! POSIX queues: saving a queue in a file, and creating a queue from such a file.
 
 use std::ffi::{OsStr, OsString, c_char, c_int};
 use std::io::{self, Read, Write};

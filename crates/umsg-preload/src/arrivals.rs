@@ -103,8 +103,8 @@ fn status(number: c_int) -> Option<Stat> {
     fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok())
 }
 
-/// Enters the queues with which the program was started into the table. Returns false in a vfork child, which has no table, and during an inspection
-/// by the same thread: then no queue is entered.
+/// Enters into the table the queues with which the program was started. Returns false in a vfork child, which shares the table of its parent, and
+/// during an inspection by the same thread: then no queue is entered.
 pub(crate) fn look_at_all() -> bool {
     if COMPLETE.load(Ordering::Acquire) {
         return true;

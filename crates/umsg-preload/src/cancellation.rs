@@ -75,9 +75,9 @@ pub(crate) const DEFERRED: c_int = 0;
 /// cancellation points.
 pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Chooses whether the thread may end at any instruction, as libc's function of this name does. If the thread is already cancelled, that choice ends
-/// it at once, so no frame of Rust may be on the stack below this function. Once a thread has made that choice, all calls check the cancellation type
-/// of their thread.
+/// Chooses whether the thread may end at any instruction, as libc's function of this name does. If the thread is already cancelled, permitting this
+/// ends it at once, so no frame of Rust may be on the stack below this function. Once a thread has permitted this, all calls check the cancellation
+/// type of their thread.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -113,9 +113,9 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// Chooses whether the thread may end at any instruction, as libc's function of this name does. If the thread is already cancelled, that choice ends
-/// it at once, so no frame of Rust may be on the stack below this function. Once a thread has made that choice, all calls check the cancellation type
-/// of their thread.
+/// Chooses whether the thread may end at any instruction, as libc's function of this name does. If the thread is already cancelled, permitting this
+/// ends it at once, so no frame of Rust may be on the stack below this function. Once a thread has permitted this, all calls check the cancellation
+/// type of their thread.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]

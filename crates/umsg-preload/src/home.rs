@@ -23,7 +23,8 @@ pub(crate) fn notice_child() {
 #[cold]
 fn look_at_child() {
     if process::owns_table() && ipc::has_moved() {
-        // The call of `ipc::Used::leave` is left out, because the parent is still in the old IPC namespace.
+        // This function does not call `ipc::Used::leave`, because the parent is still in the old IPC namespace. The value is forgotten, because a
+        // forked child must not call free.
         std::mem::forget(after_move(true));
     }
 }

@@ -352,7 +352,7 @@ pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c
 }
 
 /// Finds a queue by its name.
-fn find(name: &[u8]) -> Result<place::QueueMode, c_int> {
+fn find(name: &[u8]) -> Result<place::FoundQueue, c_int> {
     roomy(|| place::find(namespace()?, name))
 }
 

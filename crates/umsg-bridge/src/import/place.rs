@@ -207,7 +207,8 @@ impl Work<'_> {
         }
     }
 
-    /// Moves an expired message to the dead-letter queue, if there is one, and acknowledges the message.
+    /// Moves an expired message to the dead-letter queue, if there is one, and acknowledges the message. If the dead-letter queue refuses the
+    /// message, the message waits in the stream.
     async fn expire(&self, message: &Message, placing: &Placing) {
         if let Some(dead) = &self.dead {
             if let Err(error) = dead.try_send(&placing.data, placing.priority.min(32_767)) {

@@ -51,7 +51,7 @@ const MOST: size_t = 4096;
 /// - `EACCES`: the queue exists, and the caller may not open it.
 /// - `EFAULT`: `options` is at an address that can't be read.
 /// - `EINVAL`: `size` is not the size of any version of the structure; `flags` has a bit that this version of the library does not know; `reserved`
-///   is not 0; or the queue exists and has other options.
+///   is not 0; or the queue exists and has another value of a member that is not 0.
 ///
 /// # If the process dies
 /// The same as for umsg_msgget(3).

@@ -103,8 +103,8 @@ pub unsafe extern "C" fn clone(
 extern "C" fn start(child: *mut c_void) -> c_int {
     // SAFETY: the address is that of the structure in `clone`, in the child's copy of the memory.
     let Child { run, argument } = unsafe { child.cast::<Child>().read() };
-    // The returned value is not dropped for two reasons. The parent is still in the namespace that the child has left. And the child must not call
-    // free, because another thread of the parent may have been in malloc at the fork.
+    // The child does not call `ipc::Used::leave`, because the parent is still in the namespace that the child has left. The value is forgotten,
+    // because the child must not call free: another thread of the parent may have been in malloc at the fork.
     std::mem::forget(home::after_move(true));
     run(argument)
 }

@@ -102,7 +102,7 @@ pub fn in_the_way(aside: u32) -> u32 {
     aside.saturating_sub(ASIDE_FREE)
 }
 
-/// Returns whether the process that holds the record's message is dead.
+/// Returns whether the process that holds the record's message or reserved room is dead.
 pub(crate) fn is_orphan(lives: &dyn Liveness, record: &LeaseRecord) -> bool {
     let (pid, birth) = (record.pid.get(), record.birth.get());
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))

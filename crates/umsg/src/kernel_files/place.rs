@@ -38,9 +38,9 @@ pub enum MqueuePath<'a> {
     Name(&'a [u8]),
 }
 
-/// A queue that exists.
+/// An existing queue, and its mode if the caller may open the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueMode {
+pub enum FoundQueue {
     /// A queue with this mode.
     Mode(u32),
     /// The caller has no permission to open the queue.
@@ -48,7 +48,7 @@ pub enum QueueMode {
 }
 
 impl<'a> MqueuePath<'a> {
-    /// Returns the place of an absolute path.
+    /// Parses an absolute path. Returns None if the path leads neither to /dev/mqueue nor to an entry of that directory.
     ///
     /// ```
     /// use umsg::kernel_files::place::MqueuePath;
@@ -65,8 +65,7 @@ impl<'a> MqueuePath<'a> {
         }
     }
 
-    /// Returns the place of a path from the directory. Returns None if the path leads into a queue or out of the directory: the kernel handles that
-    /// path.
+    /// Parses a path relative to /dev/mqueue. Returns None if the path leads into a queue or out of the directory: the kernel handles that path.
     ///
     /// ```
     /// use umsg::kernel_files::place::MqueuePath;
@@ -131,8 +130,8 @@ impl<'a> MqueuePath<'a> {
         };
         let path = self.file(namespace)?;
         let mode = match found {
-            Some(QueueMode::Mode(mode)) => Some(mode),
-            Some(QueueMode::Hidden) => {
+            Some(FoundQueue::Mode(mode)) => Some(mode),
+            Some(FoundQueue::Hidden) => {
                 let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
                 Some(status.st_mode & 0o7777)
             }
@@ -165,7 +164,7 @@ pub fn check(name: &[u8]) -> Result<(), i32> {
 /// Searches for the queue `name`.
 ///
 /// ```
-/// use umsg::kernel_files::place::{QueueMode, find};
+/// use umsg::kernel_files::place::{FoundQueue, find};
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
 /// # let namespace = umsg::Namespace::at(dir.path())?;
 /// assert_eq!(find(&namespace, b"jobs").err(), Some(libc::ENOENT));
@@ -176,10 +175,10 @@ pub fn check(name: &[u8]) -> Result<(), i32> {
 ///
 /// # Errors
 /// The errno of an opening.
-pub fn find(namespace: &Namespace, name: &[u8]) -> Result<QueueMode, i32> {
+pub fn find(namespace: &Namespace, name: &[u8]) -> Result<FoundQueue, i32> {
     match open_somehow(namespace, name) {
-        Ok((queue, _)) => Ok(QueueMode::Mode(queue.mode())),
-        Err(libc::EACCES) => Ok(QueueMode::Hidden),
+        Ok((queue, _)) => Ok(FoundQueue::Mode(queue.mode())),
+        Err(libc::EACCES) => Ok(FoundQueue::Hidden),
         Err(errno) => Err(errno),
     }
 }

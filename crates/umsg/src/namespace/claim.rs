@@ -42,8 +42,8 @@ pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
 }
 
 /// Reads the record. If the record has no home of this boot and the caller has the permission, records the caller's home. Then reads the record
-/// again, because another process may have written the record at the same time. In a directory that does not outlive the boot, the function does not
-/// compare the boot that a record names.
+/// again, because another process may have written the record at the same time. In a directory that does not outlive the boot, every record comes
+/// from this boot, so the function does not compare the boot that the record names.
 fn settle(
     directory: &mut Directory,
     may_record: bool,

@@ -37,8 +37,8 @@ impl Queue {
     /// [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock).
     ///
     /// # If the process dies
-    /// Before the call returns: the queue is closed for sending, or it is unchanged. If it is closed, waiters that were not woken notice the closing
-    /// within a tenth of a second.
+    /// If the process dies before the call returns, the queue is closed for sending, or it is unchanged. If it is closed, waiters that were not woken
+    /// notice the closing within a tenth of a second.
     pub fn close_send(&self) -> Result<bool, SendError> {
         self.check_to_send(0)?;
         let closed = self.engine.close_send(thread::current());
@@ -67,7 +67,7 @@ impl Queue {
     /// The errors of [`close_send`](Self::close_send).
     ///
     /// # If the process dies
-    /// Before the call returns: sending is possible again, or the queue is still closed for sending.
+    /// If the process dies before the call returns, the queue is open for sending, or still closed for sending.
     pub fn reopen_send(&self) -> Result<bool, SendError> {
         self.check_to_send(0)?;
         let opened = self.engine.reopen_send(thread::current());

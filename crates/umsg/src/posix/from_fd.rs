@@ -108,8 +108,8 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
     Ok(file)
 }
 
-/// The namespace and the name of a queue's file.
-struct NamedFile {
+/// The namespace of a queue's file, and the file's name if it is known.
+struct FileLocation {
     namespace: Namespace,
     /// `None` for the descriptor with which the queue was created: the file had no name at that time, and /proc shows no name for the descriptor.
     name: Option<QueueName>,
@@ -118,7 +118,7 @@ struct NamedFile {
 }
 
 /// Returns the namespace and the name of a queue's file. `None` if the queue has no name any more, or the caller may not read the directory.
-fn found(descriptor: BorrowedFd<'_>) -> Option<NamedFile> {
+fn found(descriptor: BorrowedFd<'_>) -> Option<FileLocation> {
     // The link is not read by libc's readlink, because the drop-in would return a queue's name instead.
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new()).ok()?;
@@ -127,7 +127,7 @@ fn found(descriptor: BorrowedFd<'_>) -> Option<NamedFile> {
     if found.goes && name.is_none() {
         return None;
     }
-    Some(NamedFile {
+    Some(FileLocation {
         namespace: Namespace::existing(found.namespace).ok()?,
         name,
         goes: found.goes,

@@ -274,8 +274,8 @@ impl RedriveFailure {
     }
 }
 
-/// The queues to which a call sends messages. An `Err` stands for a queue that refused a message, or that the call could not open; the reason is in
-/// `redriven`.
+/// The queues to which a call sends messages. An `Err` stands for a queue that accepts no message now, or that the call could not open; the reason is
+/// in `redriven`.
 struct Targets<'a> {
     from: &'a Queue,
     number: u64,
@@ -453,7 +453,7 @@ impl Targets<'_> {
                     .ok();
             }
         }
-        // No queue has this number: the destination queue and its messages no longer exist.
+        // If every queue was opened, no queue has this number: the destination queue and its messages no longer exist.
         is_certain.then_some(false)
     }
 

@@ -19,7 +19,7 @@ use rustix::net::SocketAddrUnix;
 use std::path::{Path, PathBuf};
 use umsg_shm::posix_engine::segment::Segment;
 
-/// The place of a doorbell.
+/// The path of a doorbell's socket, and the user that must own the socket.
 #[derive(Debug)]
 pub(super) struct DoorbellPath {
     path: PathBuf,

@@ -49,7 +49,7 @@ impl Queue {
         closed.map_err(|refused| self.send_error(refused))
     }
 
-    /// Makes a closed queue accept messages again. Returns false if the queue was not closed.
+    /// Opens a queue for sending again. Returns false if the queue was not closed for sending.
     ///
     /// A receiver that got [`ReceiveError::Closed`](super::ReceiveError::Closed) is not notified; its next call waits for messages.
     ///

@@ -121,7 +121,7 @@ struct HoldEntry {
 struct RegistrationEntry {
     #[serde(flatten)]
     process: ProcessEntry,
-    /// signal, call or none.
+    /// signal, call or nothing.
     by: &'static str,
     signal: Option<u32>,
     told: bool,

@@ -103,8 +103,9 @@ impl Doorbell {
         }
     }
 
-    /// Counts an operation. Returns true if the operation has to check whether a process still polls. It checks at the first operation, at each
-    /// multiple of `LOOK`, and if the last check was more than [`LOOK_TIME`] ago.
+    /// Counts an operation. Returns true if the operation has to check whether a process still polls. A process that has a polled descriptor of the
+    /// queue never has to check. Another process checks at its first operation, at each multiple of `LOOK`, and if its last check was more than
+    /// [`LOOK_TIME`] ago.
     pub(crate) fn is_time_to_look(&self) -> bool {
         // Relaxed: the caller holds the queue's lock, and an approximate count suffices.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);

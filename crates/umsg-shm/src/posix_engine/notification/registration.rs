@@ -39,7 +39,7 @@ pub enum RegisterError {
 pub enum Outcome {
     /// The registration has not fired yet.
     Armed,
-    /// The registration has fired. The values are the process id and the user id of the sender.
+    /// The registration has fired. The values are the process id and the user id of the sender, or of the process that closed the queue for sending.
     Fired { pid: u32, uid: u32 },
     /// The registration has ended: it was removed, or its record is free or reused.
     Gone,

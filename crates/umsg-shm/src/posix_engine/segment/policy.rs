@@ -56,7 +56,8 @@ pub struct Rules {
     /// The delays before a returned message is delivered again, in nanoseconds: first the delay after its first return, then the longest delay. Both
     /// values are 0 for no delay.
     retry_delay: [AtomicU64; 2],
-    /// The number of deliveries of the highest priority before a lower priority gets a turn; 0 for strict order.
+    /// The number of deliveries of the highest priority, while lower priorities have messages, before a lower priority gets a turn; 0 for strict
+    /// order.
     fair_priorities: AtomicU32,
     /// 1 if the queue notes each message's deliveries, returns and moves in the message's trace, otherwise 0.
     trace_messages: AtomicU32,
@@ -118,7 +119,8 @@ pub struct Policy {
     /// The delays before a returned message is delivered again, in nanoseconds. The first value is the delay after the first return, which doubles
     /// with each further return. The second value is the longest delay. Both values are 0 for no delay.
     pub retry_delay: [u64; 2],
-    /// The number of deliveries of the highest priority before a lower priority gets a turn, at most [`MOST_PASSED`]; 0 for strict order.
+    /// The number of deliveries of the highest priority, while lower priorities have messages, before a lower priority gets a turn, at most
+    /// [`MOST_PASSED`]; 0 for strict order.
     pub fair_priorities: u32,
     /// True if the queue notes each message's deliveries, returns and moves in the message's trace.
     pub trace_messages: bool,

@@ -151,7 +151,8 @@ impl Trace {
         self.noted.saturating_sub(MOST_EVENTS as u32)
     }
 
-    /// Returns the number of the oldest event that a copy of the trace contains: the copy has one event more than a reader gets.
+    /// Returns the number of the oldest event that a copy of the trace contains. If older events are left out, the copy has one event more than a
+    /// reader gets.
     fn first_kept(&self) -> u32 {
         self.first().saturating_sub(1)
     }

@@ -38,7 +38,7 @@ mod tree;
 mod types;
 
 pub use store::{
-    Kind, KindWords, OrderLinks, PlaceWords, TypeIndexStore, TypeRoots, TypeRootsWords,
+    Kind, KindWords, OrderLinks, OrderLinksWords, TypeIndexStore, TypeRoots, TypeRootsWords,
 };
 
 use crate::fault::Fault;

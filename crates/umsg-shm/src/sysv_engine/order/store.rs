@@ -126,8 +126,8 @@ impl OrderLinks {
 }
 
 words! {
-    /// The words of a place that a diagnosis compares.
-    PlaceWords of OrderLinks {
+    /// The words of an [`OrderLinks`] that a diagnosis compares.
+    OrderLinksWords of OrderLinks {
         Guarded64: sequence;
         Guarded32: next_of_kind, next, previous, kind;
     }

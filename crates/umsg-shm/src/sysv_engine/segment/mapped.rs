@@ -34,8 +34,8 @@ impl Segment {
     }
 }
 
-// SAFETY: `Fixed` is `repr(C)` and consists of atomics. Each layout of `Layout::new` has `Fixed` at its start, and `Layout::len` is the length of the
-// file.
+// SAFETY: `Fixed` is `repr(C)` and consists of atomics. Each layout of `Layout::new` begins with `Fixed`, and its last region ends at `Layout::len`,
+// the length of the file.
 unsafe impl Format for Fixed {
     type Layout = Layout;
     type Cell = Cell;

@@ -97,7 +97,7 @@ impl Namespace {
         names.retain(|name| {
             matches!(
                 find_unused(&queues, name, &is_due),
-                Ok(Candidate::Unused(_))
+                Ok(FoundEntry::Unused(_))
             )
         });
         Ok(names)
@@ -123,8 +123,8 @@ fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceEr
     Ok(names)
 }
 
-/// The entry under the name of a queue that may have to be removed.
-enum Candidate {
+/// The result of a search for a queue that no process has open.
+enum FoundEntry {
     /// A queue that no process has open.
     Unused(Unused),
     /// The directory of a removed queue.
@@ -151,11 +151,11 @@ fn find_unused(
     queues: &Directory,
     name: &OsStr,
     is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
-) -> Result<Candidate, FileError> {
+) -> Result<FoundEntry, FileError> {
     let mut home = match home(queues, name) {
-        Err(FileError::NotFound) => return Ok(Candidate::Else(Removal::Gone)),
+        Err(FileError::NotFound) => return Ok(FoundEntry::Else(Removal::Gone)),
         Err(FileError::AlreadyExists | FileError::Symlink) => {
-            return Ok(Candidate::Else(Removal::Stays));
+            return Ok(FoundEntry::Else(Removal::Stays));
         }
         other => other?,
     };
@@ -166,23 +166,23 @@ fn find_unused(
     }
     let file = match open_in_open(&mut home) {
         Err(FileError::NotFound) if home.mode() != MODE => {
-            return Ok(Candidate::Else(Removal::Stays));
+            return Ok(FoundEntry::Else(Removal::Stays));
         }
-        Err(FileError::NotFound) => return Ok(Candidate::Empty),
-        Err(FileError::Denied) => return Ok(Candidate::Else(Removal::Denied)),
+        Err(FileError::NotFound) => return Ok(FoundEntry::Empty),
+        Err(FileError::Denied) => return Ok(FoundEntry::Else(Removal::Denied)),
         other => other?,
     };
     if !is_due(file.as_fd()) {
-        return Ok(Candidate::Else(Removal::Stays));
+        return Ok(FoundEntry::Else(Removal::Stays));
     }
     // The permission is checked before the lock is taken, because a lock would keep the owner from removing the queue.
     if !home.may_be_mended_by(caller()) {
-        return Ok(Candidate::Else(Removal::Denied));
+        return Ok(FoundEntry::Else(Removal::Denied));
     }
     match is_locked_alone(&file) {
         Err(error) => Err(FileError::of("flock", error)),
-        Ok(false) => Ok(Candidate::Else(Removal::Stays)),
-        Ok(true) => Ok(Candidate::Unused(Unused { home, file })),
+        Ok(false) => Ok(FoundEntry::Else(Removal::Stays)),
+        Ok(true) => Ok(FoundEntry::Unused(Unused { home, file })),
     }
 }
 
@@ -216,12 +216,12 @@ fn remove_unused_in(
     is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
 ) -> Result<Removal, FileError> {
     let unused = match find_unused(queues, name, is_due)? {
-        Candidate::Unused(unused) => unused,
-        Candidate::Empty => {
+        FoundEntry::Unused(unused) => unused,
+        FoundEntry::Empty => {
             remove_empty(queues, name);
             return Ok(Removal::Gone);
         }
-        Candidate::Else(removal) => return Ok(removal),
+        FoundEntry::Else(removal) => return Ok(removal),
     };
     crash_point!(TRANSIENT_LOCKED);
     match unlink_in(queues, &unused.home, name) {

@@ -72,7 +72,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// Does not wait for room, as [`Queue::try_send_batch`].
+    /// Does not wait for room, like [`Queue::try_send_batch`].
     ///
     /// # Errors
     /// [`RestoreError::TooLong`], `NoRoom`, `Send`. After an error nothing was sent. One exception: another process closes the queue during
