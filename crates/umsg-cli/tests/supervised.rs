@@ -1,7 +1,7 @@
 //! Tests programs into which no library can be loaded, and system calls by the CPU's instruction: `umsg run` supervises these programs.
 //!
-//! The cases are those of the drop-in's tests, linked statically, or compiled so that each call by number is an instruction. The expected results
-//! hold on the kernel's queues and on umsg's queues.
+//! The programs are those of the drop-in's tests. They are linked statically, or compiled so that they make system calls with the CPU's instruction
+//! instead of libc's syscall(2). The expected results hold on the kernel's queues and on umsg's queues.
 
 #[path = "supervised/children.rs"]
 mod children;

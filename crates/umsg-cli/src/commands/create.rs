@@ -44,7 +44,7 @@ use crate::{place, streams, values};
 /// as 0622, is enforced only by umsg's library. Such a mode does not stop a program that accesses the queue's file directly. If senders must not see
 /// each other's messages, give each sender its own queue.
 ///
-/// --retry-delay delays the next delivery of a message if its receiver returned the message, let a time limit pass, or was killed.
+/// --retry-delay delays the next delivery of a message if its receiver returned the message, exceeded the time limit of its lease, or was killed.
 /// --close-with-last-producer closes the queue without `umsg close`, so that receivers learn of the end of a stream of messages.
 ///
 /// A System V queue is created by its key. key:0 (IPC_PRIVATE) creates a new queue without a key, and the command prints the queue's identifier.

@@ -103,7 +103,7 @@ pub struct Recv {
     /// stay in the queue
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until --timeout is over, the queue is removed, a closed queue is empty, or the program that reads the output ends
+    /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or the program that reads the output ends
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

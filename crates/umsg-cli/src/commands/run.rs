@@ -68,10 +68,10 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// gets the program's system calls on queues from the kernel (seccomp_unotify(2)), and carries them out on umsg's queues. The supervisor also serves
 /// all programs that the program starts, and ends after the last of these programs. If a dynamic program executes a static program, the drop-in
 /// starts a supervisor for the static program. With --raw-syscalls=off, the static program ends with exit code 120 instead. With --raw-syscalls=on, a
-/// supervisor also serves a dynamic program, and intercepts system calls that the program makes without libc. If `umsg run` has no CAP_SYS_ADMIN,
-/// set-user-ID programs that a supervised program executes run with the rights of the caller. If the supervisor is killed, the program's calls on
-/// queues fail with ENOSYS, and so do poll, select, epoll_ctl, execve, and calls that take a path, such as open. After the supervisor's death,
-/// unshare and setns also fail, unless --ipc-namespaces=share was given.
+/// supervisor also serves a dynamic program, and intercepts system calls that the program makes without libc. If `umsg run` has no CAP_SYS_ADMIN and
+/// a supervised program executes a set-user-ID program, the set-user-ID program runs with the rights of its caller. If the supervisor is killed, the
+/// program's calls on queues fail with ENOSYS, and so do poll, select, epoll_ctl, execve, and calls that take a path, such as open. After the
+/// supervisor's death, unshare and setns also fail, unless --ipc-namespaces=share was given.
 ///
 /// The program sees umsg's queues in /dev/mqueue, even if the machine has no such directory. If a process moves to another IPC namespace, it uses the
 /// queues of that namespace, which are in a subdirectory of UMSG_DIR. The subdirectory is removed by the last process in the IPC namespace, or by the

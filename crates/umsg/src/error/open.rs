@@ -33,7 +33,7 @@ pub enum OpenError {
     /// EINVAL: the queue exists, and differs from the options, see
     /// [`OpenOptions::existing`](crate::posix::OpenOptions::existing).
     #[error(
-        "the queue exists, and its {what} is {found}, not {wanted}: leave {what} out, remove the queue first, or set the option `existing` to any"
+        "the queue exists, and its {what} is {found}, not {wanted}: leave {what} out, remove the queue first, or set the option `existing` to `Any`"
     )]
     Differs {
         /// The option of [`OpenOptions`](crate::posix::OpenOptions) from which the queue differs.

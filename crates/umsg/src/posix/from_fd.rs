@@ -19,8 +19,8 @@ impl Queue {
     /// [`OpenOptions::open_with_descriptor`](super::OpenOptions::open_with_descriptor).
     ///
     /// The handle of a queue with [`remove_on_last_close`](super::OpenOptions::remove_on_last_close) counts as an open handle if the caller can open
-    /// the file again. The handle does not count in three cases: the file of another user was passed to the caller, no descriptor is left, or the
-    /// descriptor was made together with the queue.
+    /// the file again. The handle does not count in three cases: the caller may not open the file, for example because the descriptor came from
+    /// another user; the process has no free descriptor; or the descriptor is the one with which the queue was created.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -84,7 +84,7 @@ pub fn create_in_a_row(setting: &Setting) -> Figure {
     repeat(setting, create_and_unlink)
 }
 
-/// Measures creations that are each the first operation of a process.
+/// Measures the time in which a new process creates and removes its first queue.
 pub fn create_first(setting: &Setting) -> Figure {
     let words = SharedWords::new(1)?;
     let end = clock::now() + setting.budget.as_nanos() as u64;

@@ -338,7 +338,7 @@ impl Ends {
         if message.len() > room.len() {
             *hand = Some((i64::from(priority), message.to_vec()));
             return Err(Halt::Trouble(format!(
-                "a message of {} bytes is too long for the destination queue, which takes at most {}. The relay received the message before the kernel's queue was removed and created again with a smaller message size",
+                "a message of {} bytes can't be carried: the relay received it from the kernel's previous queue of this name, and has room for at most {} bytes, because the kernel's new queue has a smaller message size. Remove the kernel's queue, and create it with the larger message size",
                 message.len(),
                 room.len()
             )));

@@ -61,9 +61,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// process, or by Ctrl-C, and does not show calls that began before the attach.
 ///
 /// A call through syscall(2) appears under the name of libc's function. The command does not show: system calls that are made without libc, as in
-/// static programs; calls through syscall(2) on the kernel's own queues; and calls of other functions, such as poll. If a signal interrupts a call
-/// and the call restarts (SA_RESTART), the duration counts from the restart. Do not trace a program that sends from a signal handler: the first
-/// record of the process allocates memory, which may deadlock in the handler.
+/// static programs; calls through syscall(2) on descriptors that do not belong to umsg's queues, such as an inherited descriptor of a kernel queue;
+/// and calls of other functions, such as poll. If a signal interrupts a call and the call restarts (SA_RESTART), the duration counts from the
+/// restart. Do not trace a program that sends from a signal handler: the first record of the process allocates memory, which may deadlock in the
+/// handler.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",

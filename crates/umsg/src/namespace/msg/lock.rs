@@ -107,7 +107,7 @@ fn open(lock: &Path) -> io::Result<OwnedFd> {
 struct Wait {
     patience: Duration,
     last: Instant,
-    /// The time at which the wait ends, unless a name changes before.
+    /// The time at which the wait ends. If a name has changed by then, the wait is extended.
     end: Instant,
     /// The time of the last change of a name.
     changed: Option<(i64, i64)>,
