@@ -46,6 +46,22 @@ fn a_message_that_is_returned_for_later_does_not_block_younger_ones() {
 }
 
 #[test]
+fn a_delayed_message_never_takes_a_count_below_zero() {
+    let (_place, queue) = Place::new().with_queue("/q", 3, 8);
+    let seen = || {
+        let now = queue.glance();
+        (now.removed, now.removed_bytes)
+    };
+    queue.send_after(b"later", 0, DELAY).unwrap();
+    assert_eq!(seen(), (0, 0));
+    assert_eq!(received(&queue), b"later");
+    assert_eq!(seen(), (0, 0));
+    queue.try_send(b"now", 0).unwrap();
+    queue.try_receive_vec().unwrap();
+    assert_eq!(seen(), (1, 3));
+}
+
+#[test]
 fn a_message_that_comes_back_has_its_old_place() {
     let (_place, queue) = Place::new().with_queue("/q", 3, 8);
     queue.try_send(b"first", 5).unwrap();

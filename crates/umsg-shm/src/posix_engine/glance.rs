@@ -25,8 +25,10 @@ impl Engine {
     pub fn totals(&self) -> Totals {
         let fixed = self.segment().fixed();
         // The removed messages are read first: a message that has left the queue was sent before, so `sent` is never smaller than `removed`.
-        let removed = fixed.published.removed();
-        let removed_bytes = fixed.published.removed_bytes();
+        // A delayed message enters the queue without a count of `sent`, and is subtracted from `removed`, which may be below 0 then.
+        let at_least_0 = |count: u64| (count as i64).max(0) as u64;
+        let removed = at_least_0(fixed.published.removed());
+        let removed_bytes = at_least_0(fixed.published.removed_bytes());
         let (sent, is_batch) = self.ever_sent();
         Totals {
             sent,
