@@ -103,6 +103,29 @@ fn all_conditions_have_to_hold() {
 }
 
 #[test]
+fn a_queue_whose_messages_are_delayed_or_set_aside_is_not_empty() {
+    let _turn = turn();
+    let site = Site::new();
+    for name in ["/delayed", "key:0x1234"] {
+        site.umsg(&["create", name]).text();
+        site.umsg(&["send", name, "later", "--after", "1h"]).text();
+    }
+    let policy = ["--on-full", "drop-oldest", "--dead-letter", "/dead"];
+    site.umsg(&[&["create", "/aside", "--max-messages", "1"], &policy[..]].concat())
+        .text();
+    site.umsg(&["rm", "/dead"]).text();
+    for message in ["first", "second"] {
+        site.umsg(&["send", "/aside", message]).text();
+    }
+    site.umsg(&["recv", "/aside"]).text();
+    site.umsg(&["create", "/empty"]).text();
+    let report = site.umsg(&["gc", "--empty", "--remove", "--json"]).json();
+    assert_eq!(fates(&report), [("/empty", "removed")]);
+    let due = site.umsg(&["peek", "/delayed", "--delayed"]);
+    assert!(due.text().contains("later"), "{}", due.text());
+}
+
+#[test]
 fn what_a_process_has_open_is_kept_unless_that_is_said() {
     let _turn = turn();
     let site = Site::new();

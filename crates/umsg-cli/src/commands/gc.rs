@@ -57,7 +57,7 @@ pub struct Gc {
     /// Only queues whose creator has ended, and rings whose owner has ended
     #[arg(long)]
     dead_creator: bool,
-    /// Only queues and rings without messages
+    /// Only queues and rings without messages: none to receive, and none that is leased, reserved, delayed or set aside
     #[arg(long)]
     empty: bool,
     /// List only stale files
@@ -146,7 +146,7 @@ impl Gc {
         is_named
             && self.older_than.is_none_or(is_old)
             && (!self.dead_creator || found.creator.is_some_and(|creator| !creator.lives))
-            && (!self.empty || found.messages == Some(0))
+            && (!self.empty || found.is_empty == Some(true))
     }
 
     fn judge<'a>(&self, namespace: &Namespace, found: &'a Found, users: &Users) -> Row<'a> {

@@ -27,6 +27,8 @@ pub struct Found {
     /// The identity of the file at the time of the inspection.
     pub file: Option<File>,
     pub messages: Option<u64>,
+    /// True if the queue has no message, neither one to receive now nor one that is leased, reserved, delayed or set aside.
+    pub is_empty: Option<bool>,
     pub last_used: Option<SystemTime>,
     pub creator: Option<Creator>,
     pub removal: Removal,
@@ -116,6 +118,10 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
         path,
         file,
         messages: status.map(|status| status.attributes.messages as u64),
+        is_empty: status.map(|status| {
+            let now = &status.attributes;
+            now.messages + now.reserved + now.leased + now.delayed + status.set_aside == 0
+        }),
         last_used: status.map(|status| last_activity(status).unwrap_or(status.created)),
         creator: status.and_then(|status| creator(status.creator, status.created)),
         removal: Removal::Posix(listed.name),
@@ -134,6 +140,9 @@ fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
         file: File::at(&path),
         path,
         messages: entry.readable.then_some(entry.messages),
+        is_empty: status
+            .as_ref()
+            .map(|status| entry.messages + status.leased + status.delayed == 0),
         last_used: used.filter(|_| entry.readable),
         creator: status.and_then(|status| creator(status.creator, status.created)),
         removal: Removal::SystemV(entry.id),
@@ -151,6 +160,7 @@ fn of_ring(namespace: &Namespace, listed: ring::Listed) -> Found {
         file: File::at(&path),
         path,
         messages: status.map(|status| status.messages),
+        is_empty: status.map(|status| status.messages == 0),
         last_used: status.map(|status| status.created),
         creator: status.map(|status| Creator {
             pid: status.owner,
