@@ -190,7 +190,8 @@ JSON:
   UTF-8 are replaced; `umsg ls --null` prints these bytes unchanged.
 
 Exit codes:
-  0    success, even if the program that reads the output ends early
+  0    success, even if the program that reads the output ends early (except
+       for `umsg recv`)
   1    failure; one line on standard error gives the reason and what to do
   2    the command line is wrong
   3    no message, or no room, within the time allowed

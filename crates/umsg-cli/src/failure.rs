@@ -481,14 +481,15 @@ pub fn closed(queue: impl Display) -> String {
 
 /// Explains that a queue is full, and what the user can do.
 fn full() -> String {
-    format!("{FULL}; receive from the queue first, or wait with --timeout")
+    format!(
+        "{FULL}; receive from the queue first, or wait with --timeout, unless the queue has --on-full fail"
+    )
 }
 
 const RECEIVE_OR_WAIT: &str = "receive from the queue first, or wait longer";
 const SEND_FIRST: &str = "send a message first, or wait with --timeout";
 const SEND_OR_WAIT: &str = "send a message first, or wait longer";
-const EXISTS: &str =
-    "leave --exclusive out to use the queue, or remove the queue first with `umsg rm`";
+const EXISTS: &str = "with `umsg create`, leave --exclusive out; with `umsg load`, give --into-existing; or remove the queue first with `umsg rm`";
 const AS_OWNER: &str = "ask the owner, or run the command as the owner or root";
 const CORRUPTED: &str = "`umsg doctor --repair` rebuilds the queue or ring";
 const CORRUPTED_FILE: &str =

@@ -71,8 +71,8 @@ Examples:
 Exit codes:
   0    received all requested messages; with --exec also after SIGINT or
        SIGTERM, if no message went back to the queue
-  1    failed, or messages went back to the queue; standard error gives the
-       reason and what to do
+  1    failed, messages went back to the queue, or the program that reads the
+       output ended; standard error gives the reason and what to do
   2    the command line is wrong
   3    no message within the time allowed, or a stopped process holds the
        queue's lock; standard error gives the reason

@@ -25,9 +25,10 @@ use crate::{place, streams, values};
 /// Without --lines, --null and --from-json, all of standard input is one message, byte for byte: the line feed at the end of
 /// `echo hello` is a part of the message. --strip-newline removes one line feed at the end.
 ///
-/// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with --on-full fail or
-/// drop-oldest, the command does not wait. With --lines, --null and --from-json, the command sends each message as soon as it has read the message.
-/// If a message can't be sent, the error gives its line or number; the preceding messages are already sent. Empty messages are sent, too.
+/// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with --on-full fail, the command
+/// does not wait. With --on-full drop-oldest, it waits only for room that leased, reserved or delayed messages take. With --lines, --null and
+/// --from-json, the command sends each message as soon as it has read the message. If a message can't be sent, the error gives its line or number;
+/// the preceding messages are already sent. Empty messages are sent, too.
 #[derive(Args, Debug)]
 #[command(mut_arg("nonblocking", |arg| arg.help("Do not wait: exit with code 3 if the queue is full")))]
 #[command(after_help = "\

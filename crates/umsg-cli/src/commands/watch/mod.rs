@@ -122,6 +122,9 @@ impl Watch {
     pub fn perform(&self, cli: &Cli) -> Result {
         let namespace = place::existing(cli)?;
         let decoder = Decoder::new(self.style, self.exec.as_deref())?;
+        if self.count == Some(0) {
+            return Ok(());
+        }
         let watched = Watched::open(&namespace, &self.queue)?;
         Watching {
             options: self,
