@@ -496,7 +496,8 @@ const CORRUPTED_FILE: &str =
     "`umsg doctor --repair` rebuilds the queue or ring, and `umsg rm` removes it with its messages";
 const LOST_FILE: &str =
     "no repair is possible, and `umsg rm` removes the queue or ring with its messages";
-const REMOVE: &str = "`umsg rm` removes the file";
+const REMOVE: &str =
+    "`umsg doctor --repair` may rebuild a damaged header; `umsg rm` removes the file";
 const LIST: &str = "`umsg ls` lists the queues";
 const ENFORCED_MODES: &str = "use a mode such as 0600, 0660 or 0666, or allow other modes with `umsg limits --enforced-modes false`";
 const MAX_QUEUES: &str =

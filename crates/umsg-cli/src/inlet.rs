@@ -117,8 +117,7 @@ impl Inlet<'_> {
         let (rank, deliveries) = (message.rank(), message.deliveries());
         let given = delay.map(|delay| delay.after(deliveries));
         let delay = given.or_else(|| self.queues_delay(deliveries));
-        let most = self.most_deliveries();
-        let exhausted = most.is_some_and(|most| message.deliveries() >= most);
+        let exhausted = self.is_exhausted(&message);
         let returned = match given {
             Some(delay) => message.return_after(delay),
             None => message.give_back(),
@@ -155,11 +154,13 @@ impl Inlet<'_> {
     }
 
     /// Returns the maximum number of deliveries, after which a message moves to the dead-letter queue.
-    fn most_deliveries(&self) -> Option<u32> {
-        match self {
+    /// Returns whether the queue allows no further delivery of the message: a message that is given back goes to the dead-letter queue.
+    pub fn is_exhausted(&self, message: &Held<'_>) -> bool {
+        let most = match self {
             Inlet::Posix(from) => from.queue.status().max_deliveries,
             Inlet::SystemV { .. } => None,
-        }
+        };
+        most.is_some_and(|most| message.deliveries() >= most)
     }
 }
 

@@ -158,6 +158,20 @@ fn a_message_returns_unless_the_exit_code_is_0_and_each_is_tried_once() {
 }
 
 #[test]
+fn the_report_of_a_last_delivery_names_the_dead_letter_queue_without_follow_too() {
+    let policy = ["--max-deliveries", "1", "--dead-letter", "/failed"];
+    let shop = Shop::with(&policy, &["bad"]);
+    let outcome = shop.work(&[], "false");
+    assert!(
+        outcome
+            .errors
+            .contains("the message goes to the dead-letter queue when umsg ends\n"),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.0.umsg(&["recv", "/failed"]).text(), "bad\n");
+}
+
+#[test]
 fn a_message_that_always_fails_goes_to_the_dead_letter_queue_and_the_work_goes_on() {
     let policy = ["--max-deliveries", "2", "--dead-letter", "/failed"];
     let shop = Shop::with(&policy, &["bad", "good"]);

@@ -293,7 +293,11 @@ fn a_queue_for_dead_letters_is_made_along_and_stays() {
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/dead\n");
     let help = site.umsg(&["create", "--help"]);
     let words: Vec<&str> = help.text().split_whitespace().collect();
-    assert!(words.join(" ").contains("it is created with the same"));
+    assert!(
+        words
+            .join(" ")
+            .contains("it is created together with a new queue, with the same")
+    );
 }
 
 #[test]

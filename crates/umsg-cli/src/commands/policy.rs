@@ -26,8 +26,9 @@ pub struct Policy {
     #[arg(long, value_name = "N", value_parser = values::times, allow_hyphen_values = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was full, each with
-    /// its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created with the same --max-messages, --message-size and
-    /// mode. The dead-letter queue stays until it is removed, even if this queue is removed first. Both queues must have the same owner
+    /// its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created together with a new queue, with the same
+    /// --max-messages, --message-size and mode. The dead-letter queue stays until it is removed, even if this queue is removed first. Both queues
+    /// must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
     /// Delay before a returned message is delivered again. A message is returned if its receiver returns it, fails or is killed. Give a time, such as

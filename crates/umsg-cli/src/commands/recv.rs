@@ -71,8 +71,9 @@ Examples:
 Exit codes:
   0    received all requested messages; with --exec also after SIGINT or
        SIGTERM, if no message went back to the queue
-  1    failed, messages went back to the queue, or the program that reads the
-       output ended; standard error gives the reason and what to do
+  1    failed, messages went back to the queue (not by the answer `retry`), or
+       the program that reads the output ended; standard error gives the reason
+       and what to do
   2    the command line is wrong
   3    no message within the time allowed, or a stopped process holds the
        queue's lock; standard error gives the reason
@@ -103,7 +104,8 @@ pub struct Recv {
     /// stay in the queue
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or the program that reads the output ends
+    /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or, without --exec, the program that reads
+    /// the output ends
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

@@ -307,8 +307,12 @@ impl<'a> Crew<'a> {
         let what = match self.plan.follow {
             true => self.from.give_back(message, self.plan.retry_delay),
             false => {
+                let place = match self.from.is_exhausted(&message) {
+                    true => "goes to the dead-letter queue",
+                    false => "returns to the queue",
+                };
                 lock(&self.kept).push(message);
-                "the message returns to the queue when umsg ends".to_owned()
+                format!("the message {place} when umsg ends")
             }
         };
         self.note(which, trouble, &what);

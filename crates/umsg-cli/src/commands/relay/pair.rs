@@ -44,6 +44,9 @@ pub fn declared() -> impl TypedValueParser<Value = Declared> {
 fn parse(argument: &OsStr) -> Result<Declared, String> {
     let (queues, want) = selection(argument.as_bytes())?;
     let (kernel, umsg) = split(queues);
+    if kernel.is_empty() || umsg.is_empty() {
+        return Err("a name is missing: write the queue's name, or KERNEL=UMSG".to_owned());
+    }
     let address = |bytes: &[u8]| Address::parse(OsStr::from_bytes(bytes).to_owned());
     let (kernel, umsg) = (address(kernel)?, address(umsg)?);
     match (&kernel, &umsg) {
@@ -300,6 +303,7 @@ mod tests {
             assert_eq!(read(text).as_deref(), Ok(meant), "{text}");
         }
         for wrong in [
+            "=/a",
             "/a=key:5",
             "key:5=/a",
             "key:5,type=0",
