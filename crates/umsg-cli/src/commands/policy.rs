@@ -15,7 +15,7 @@ use crate::values::{self, RetryDelay};
 /// The policy options that the user gave. Without these options, a new queue has no policy.
 #[derive(Args, Clone, Debug)]
 pub struct Policy {
-    /// What a send to a full queue does [default: block]
+    /// The behaviour of a send to a full queue [default: block]
     #[arg(long, value_enum, value_name = "WHAT")]
     on_full: Option<Full>,
     /// Time to live of messages, such as 500ms, 5s or 2m. Older messages are dropped, or moved to --dead-letter [default: for ever]

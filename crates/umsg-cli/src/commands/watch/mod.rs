@@ -122,10 +122,10 @@ impl Watch {
     pub fn perform(&self, cli: &Cli) -> Result {
         let namespace = place::existing(cli)?;
         let decoder = Decoder::new(self.style, self.exec.as_deref())?;
+        let watched = Watched::open(&namespace, &self.queue)?;
         if self.count == Some(0) {
             return Ok(());
         }
-        let watched = Watched::open(&namespace, &self.queue)?;
         Watching {
             options: self,
             name: self.queue.lossy(),
