@@ -609,7 +609,7 @@ def test_without_a_loop_there_is_an_error(queue: umsg.Queue, monkeypatch: pytest
     call = queue.receive_async()
     monkeypatch.setitem(sys.modules, "umsg._trio", None)
     monkeypatch.delattr(umsg, "_trio", raising=False)
-    with pytest.raises(RuntimeError, match="no loop"):
+    with pytest.raises(RuntimeError, match="no asyncio event loop is running"):
         call.send(None)
 
 

@@ -127,7 +127,10 @@ fn figures_of_another_format_are_refused_with_the_reason() {
     let directory = TempDir::new().unwrap();
     let file: PathBuf = directory.path().join("figures.json");
     let cases = [
-        ("{\"format\": 2}", "format 2, and this program knows 1 only"),
+        (
+            "{\"format\": 2}",
+            "format 2, and this program reads only format 1",
+        ),
         ("[]", "use a file written by umsg-bench --json"),
         ("{", "EOF while parsing"),
     ];
