@@ -88,6 +88,37 @@ fn a_watched_queue_delivers_every_message_and_the_unseen_ones_are_counted() {
     );
 }
 
+#[test]
+fn each_message_of_a_blocked_sender_is_shown_and_counted() {
+    let site = Site::new();
+    site.umsg(&["create", "/q", "--max-messages", "1"]).text();
+    let mut watcher = Watcher::start(&site, &["/q", "--json", "--count", "5"]);
+    let senders = [1, 2, 3, 4, 5].map(|n| {
+        let sender = start(&mut site.command(&["send", "/q", &format!("message {n}")]));
+        let shown = match n {
+            1 => data(&watcher.line()),
+            _ => {
+                site.wait_for("/q", "blocked_senders", 1);
+                let last = site.umsg(&["recv", "/q", "--timeout", "20"]);
+                assert_eq!(last.text(), format!("message {}\n", n - 1));
+                data(&watcher.line())
+            }
+        };
+        assert_eq!(shown, format!("message {n}"));
+        sender
+    });
+    for sender in senders {
+        support::end(sender).text();
+    }
+    assert_eq!(watcher.end(), (Some(0), String::new()));
+    let metrics = site.umsg(&["metrics", "--match", "/q"]);
+    let metrics = metrics.text();
+    for (name, count) in [("sent_messages", 5), ("sent_bytes", 45)] {
+        let line = format!("umsg_queue_{name}_total{{kind=\"posix\",queue=\"/q\"}} {count}\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+}
+
 /// Takes a child process out of its guard, which then does not kill the process.
 fn take(killed: Killed) -> std::process::Child {
     let mut killed = std::mem::ManuallyDrop::new(killed);

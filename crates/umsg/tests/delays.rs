@@ -46,19 +46,24 @@ fn a_message_that_is_returned_for_later_does_not_block_younger_ones() {
 }
 
 #[test]
-fn a_delayed_message_never_takes_a_count_below_zero() {
+fn a_delayed_message_counts_as_one_that_was_sent_and_has_not_left() {
     let (_place, queue) = Place::new().with_queue("/q", 3, 8);
     let seen = || {
         let now = queue.glance();
-        (now.removed, now.removed_bytes)
+        [now.sent, now.sent_bytes, now.removed, now.removed_bytes]
     };
     queue.send_after(b"later", 0, DELAY).unwrap();
-    assert_eq!(seen(), (0, 0));
+    assert_eq!(seen(), [1, 5, 0, 0]);
     assert_eq!(received(&queue), b"later");
-    assert_eq!(seen(), (0, 0));
+    assert_eq!(seen(), [1, 5, 1, 5]);
     queue.try_send(b"now", 0).unwrap();
-    queue.try_receive_vec().unwrap();
-    assert_eq!(seen(), (1, 3));
+    assert_eq!(seen(), [2, 8, 1, 5]);
+    let job = queue.try_receive_lease().unwrap();
+    assert_eq!(seen(), [2, 8, 1, 5]);
+    job.return_after(DELAY).unwrap();
+    assert_eq!(seen(), [2, 8, 1, 5]);
+    assert_eq!(received(&queue), b"now");
+    assert_eq!(seen(), [2, 8, 2, 8]);
 }
 
 #[test]

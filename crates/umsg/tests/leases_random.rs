@@ -170,6 +170,10 @@ struct Model {
     /// The messages of each holder, and the lengths of its reservations.
     leases: Vec<Vec<Message>>,
     rooms: Vec<Vec<u32>>,
+    /// The messages that came, with the reservations, and their bytes.
+    came: [u64; 2],
+    /// The messages that left, with the cancelled reservations, and their bytes.
+    left: [u64; 2],
 }
 
 impl Model {
@@ -198,6 +202,7 @@ impl Model {
 
     fn send(&mut self, number: u32, priority: u32, len: u32) {
         self.sequence += 1;
+        self.came[1] += u64::from(len);
         self.push(Message {
             priority,
             sequence: self.sequence,
@@ -230,10 +235,12 @@ impl Model {
         match operation {
             SEND | RESERVE if !self.has_room() => done(false),
             SEND => {
+                self.came[0] += 1;
                 self.send(a, b, c);
                 done(true)
             }
             RESERVE => {
+                self.came[0] += 1;
                 self.rooms[who].push(c);
                 done(true)
             }
@@ -243,12 +250,14 @@ impl Model {
                 done(true)
             }
             CANCEL => {
+                self.left[0] += 1;
                 self.rooms[who].swap_remove(a as usize);
                 done(true)
             }
-            RECEIVE => self
-                .take()
-                .map_or(done(false), |message| answer(&message, 0)),
+            RECEIVE => self.take().map_or(done(false), |message| {
+                self.remove(&message);
+                answer(&message, 0)
+            }),
             LEASE => {
                 let Some(mut message) = self.take() else {
                     return done(false);
@@ -260,8 +269,9 @@ impl Model {
             }
             _ => {
                 let message = self.leases[who].swap_remove(a as usize);
-                if operation != ACKNOWLEDGE {
-                    self.push(message);
+                match operation {
+                    ACKNOWLEDGE => self.remove(&message),
+                    _ => self.push(message),
                 }
                 done(true)
             }
@@ -272,9 +282,14 @@ impl Model {
         Some(self.queued.pop_last()?.1)
     }
 
+    fn remove(&mut self, message: &Message) {
+        self.left[0] += 1;
+        self.left[1] += message.bytes.len() as u64;
+    }
+
     /// Applies the death of a holder: its messages come back, and its room is free.
     fn bury(&mut self, who: usize) {
-        self.rooms[who].clear();
+        self.left[0] += std::mem::take(&mut self.rooms[who]).len() as u64;
         for message in std::mem::take(&mut self.leases[who]) {
             self.push(message);
         }
@@ -289,7 +304,10 @@ impl Model {
             .map(|message| message.bytes.len())
             .sum();
         let counts = (attributes.messages, attributes.bytes as usize);
+        let glance = queue.glance();
         counts == (self.queued.len(), bytes)
+            && [glance.sent, glance.sent_bytes] == self.came
+            && [glance.removed, glance.removed_bytes] == self.left
             && (attributes.reserved, attributes.leased) == self.held()
     }
 

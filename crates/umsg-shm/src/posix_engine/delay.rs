@@ -173,6 +173,8 @@ impl Engine {
             let cell = self.segment().cell(record.slot.get())?;
             self.segment().shorten(cell, handle.len, len)?;
             self.describe(me, cell, len, key);
+            let published = &self.segment().fixed().published;
+            published.count_entered_bytes(receiving, len);
             self.begin_delay(receiving, record, until, wakes);
             Ok(true)
         })

@@ -3,39 +3,82 @@
 //! A process that watches queues must not delay the processes that use them. So these functions take no lock, repair no data, and write no word.
 
 use super::Engine;
+use crate::leases::{LeaseRecord, Leases, State};
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
 use crate::posix_engine::tag::priority_of;
 use std::collections::BTreeMap;
 
-/// The numbers of messages that ever entered and left a queue, and of their bytes. A salvage resets the counts of bytes, and keeps the counts of
-/// messages.
+/// The numbers of messages that ever entered and left a queue, and of their bytes. A salvage keeps the counts of messages, and restarts
+/// the counts of bytes with the bytes of the messages that it kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of messages that entered the queue. A reserved slot counts, too.
     pub sent: u64,
     pub sent_bytes: u64,
-    /// The number of messages that have left the queue.
+    /// The number of messages that have left the queue, with the cancelled reservations. A leased or delayed message has not left the queue.
     pub removed: u64,
     pub removed_bytes: u64,
 }
 
 impl Engine {
-    /// Returns the totals. Each number is correct; the numbers belong to one instant only if the queue is idle.
+    /// Returns the totals. The numbers belong to one instant only if the queue is idle. While a blocked sender's message is admitted, or a
+    /// reserved message is sent, `removed` may be too high by this message; if the process dies at this moment, until the next call. If the queue holds
+    /// messages, the call reads their records.
     pub fn totals(&self) -> Totals {
-        let fixed = self.segment().fixed();
+        let published = &self.segment().fixed().published;
         // The removed messages are read first: a message that has left the queue was sent before, so `sent` is never smaller than `removed`.
-        // A delayed message enters the queue without a count of `sent`, and is subtracted from `removed`, which may be below 0 then.
-        let at_least_0 = |count: u64| (count as i64).max(0) as u64;
-        let removed = at_least_0(fixed.published.removed());
-        let removed_bytes = at_least_0(fixed.published.removed_bytes());
+        let removed = published.removed();
+        let removed_bytes = published.removed_bytes();
+        let (entered, entered_bytes) = published.entered();
+        // The bytes of a held message count as removed in the published word.
+        let removed_bytes = removed_bytes
+            .wrapping_add(entered_bytes)
+            .wrapping_sub(self.held_bytes_hint());
         let (sent, is_batch) = self.ever_sent();
+        let sent_bytes = self.segment().fixed().sender.bytes_sent(sent, is_batch);
+        let (entered_later, bytes_later) = published.entered();
+        // The words are those of other processes, so a difference may be below 0.
+        let at_least_0 = |count: u64| (count as i64).max(0) as u64;
         Totals {
-            sent,
-            sent_bytes: fixed.sender.bytes_sent(sent, is_batch),
-            removed,
-            removed_bytes,
+            sent: sent.wrapping_add(entered_later),
+            sent_bytes: sent_bytes.wrapping_add(bytes_later),
+            removed: at_least_0(removed.wrapping_add(entered)),
+            removed_bytes: at_least_0(removed_bytes),
         }
+    }
+
+    /// Makes the totals of the bytes begin with the messages that the queue contains now. The counts are published, and no bytes were sent or taken
+    /// since the ring restarted.
+    pub(super) fn restart_totals(&self, receiving: ReceiverHeld<'_>) {
+        let published = &self.segment().fixed().published;
+        let stored = 0u64.wrapping_sub(published.removed_bytes());
+        let present = stored.wrapping_add(self.held_bytes_hint());
+        published.restart_entered_bytes(receiving, present);
+    }
+
+    /// Returns the number of bytes in the leased and the delayed messages, and in those that are being moved back to their original queue.
+    fn held_bytes_hint(&self) -> u64 {
+        let held = self.segment().fixed().receiver.held();
+        if held == 0 {
+            return 0;
+        }
+        let is_held = |record: &LeaseRecord| {
+            matches!(
+                State::of(record),
+                State::Leased | State::Delayed | State::Redriving
+            )
+        };
+        let records = Leases::of(self.segment()).all().map(|(_, record)| record);
+        let cell = |record: &LeaseRecord| self.segment().cell(record.slot.get());
+        // No more records than held messages are in one of these states, so the search ends early.
+        records
+            .filter(|record| is_held(record))
+            .take(held.min(usize::MAX as u64) as usize)
+            .filter_map(|record| cell(record).ok())
+            .map(|cell| cell.len() as u64)
+            .sum()
     }
 
     /// Returns the time at which the oldest queued message entered the queue, in nanoseconds of the machine's clock: the time of its send, or of its

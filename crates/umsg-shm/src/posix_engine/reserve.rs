@@ -147,6 +147,7 @@ impl Engine {
                 return Err(fault.into());
             }
         };
+        fixed.published.count_entered(receiving);
         leases::set(record, State::Reserved);
         crash_point!(RESERVE_HELD);
         self.count_kind(receiving, State::Reserved, 1);
@@ -210,6 +211,8 @@ impl Engine {
         // The messages in the ring were sent before this message, so they enter the store first.
         self.drain(receiving)?;
         self.foretell_doorbell(receiving, 1, 0);
+        let published = &self.segment().fixed().published;
+        published.count_entered_bytes(receiving, len);
         self.mark_stored(receiving, cell);
         crash_point!(COMMIT_MARKED);
         Priorities::of(self.segment()).push_back(receiving, key, slot)?;

@@ -116,8 +116,11 @@ impl Engine {
             if !waiters::settle(node) {
                 continue;
             }
-            crash_point!(ADMIT_ACCEPTED);
             let found = self.in_hand(receiving, node.slot.get())?;
+            let published = &self.segment().fixed().published;
+            published.count_entered(receiving);
+            published.count_entered_bytes(receiving, found.len);
+            crash_point!(ADMIT_ACCEPTED);
             // The age of the message counts from its admission.
             found.cell.renew(clock::monotonic_coarse());
             self.store(receiving, &found)?;

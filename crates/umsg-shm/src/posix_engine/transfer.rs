@@ -363,6 +363,8 @@ impl Engine {
             self.drain(receiving)?;
             self.foretell_doorbell(receiving, 1, 0);
             arrival.origin.note(record);
+            let published = &self.segment().fixed().published;
+            published.count_entered_bytes(receiving, len);
             crash_point!(ARRIVE_WRITTEN);
             leases::set(record, State::Arrived);
             crash_point!(ARRIVE_NOTED);

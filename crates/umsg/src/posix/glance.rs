@@ -20,15 +20,15 @@ pub struct Glance {
     pub attributes: Attributes,
     /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,
-    /// The number of messages that ever came to the queue. The count includes messages that are reserved or delayed, and so not yet in the queue. A
-    /// repair of a corrupted queue sets the count to 0.
+    /// The number of messages that ever came to the queue. The count includes messages that are reserved or delayed, and so not yet in the queue.
     pub sent: u64,
-    /// The bytes of the messages that ever came to the queue.
+    /// The bytes of the messages that ever came to the queue. The bytes of a reserved slot count when its message is sent. A repair of a corrupted
+    /// queue restarts the count with the bytes of the messages that it kept.
     pub sent_bytes: u64,
     /// The number of messages that have ever left the queue: received for good, dropped, expired, moved to another queue, or given up before they
     /// were written.
     pub removed: u64,
-    /// The bytes of the messages that have ever left the queue.
+    /// The bytes of the messages that have ever left the queue. A repair of a corrupted queue sets the count to 0.
     pub removed_bytes: u64,
     /// The time at which the oldest queued message was sent, or its delivery time if the message was delayed; `None` without a queued message. While
     /// messages are received, this may be the time of a later message.

@@ -161,6 +161,7 @@ impl Engine {
         self.note_delayed(receiving);
         self.find_registration(receiving);
         self.publish_counts(receiving);
+        self.restart_totals(receiving);
         // The rebuilt queue may contain more messages than its capacity, so senders must not use the room that they have read before.
         self.segment().fixed().forget_room(both);
         Ok(salvage.outcome)

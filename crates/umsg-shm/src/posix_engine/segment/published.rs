@@ -16,6 +16,11 @@ pub struct Published {
     pub(super) removed_bytes: AtomicU64,
     /// The note of a sender that has deferred the ring of the doorbell. Only calls on a polled queue use the word.
     pub(crate) deferred_ring: DeferredRing,
+    /// The number of messages that entered the queue without a ring position: messages of blocked senders, and reserved slots. Never goes back. Each
+    /// such message is subtracted from `removed`, so `removed + entered` messages have ever left the queue.
+    entered: AtomicU64,
+    /// The number of bytes in these messages.
+    entered_bytes: AtomicU64,
 }
 
 impl Published {
@@ -60,6 +65,36 @@ impl Published {
         self.removed_bytes.store(bytes, Ordering::Relaxed);
         // Release: ROOM. Pairs with the acquire in `removed`.
         self.removed.store(removed, Ordering::Release);
+    }
+
+    /// Counts a message that enters the queue without a ring position. The caller counts the message before the message enters, so that the total of
+    /// removed messages does not go back if the caller dies: one message too many may be counted.
+    pub(crate) fn count_entered(&self, _: ReceiverHeld<'_>) {
+        // Relaxed, here and in `count_entered_bytes`: the words are only displayed, and only holders of the receiver lock store them.
+        let entered = self.entered.load(Ordering::Relaxed);
+        self.entered
+            .store(entered.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Counts the bytes of a message that enters the queue without a ring position. The bytes of a reserved slot count when its message is sent.
+    pub(crate) fn count_entered_bytes(&self, _: ReceiverHeld<'_>, len: usize) {
+        let bytes = self.entered_bytes.load(Ordering::Relaxed);
+        self.entered_bytes
+            .store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
+    }
+
+    /// Sets the number of these bytes. A salvage sets it, because it restarts the counts of the bytes.
+    pub(crate) fn restart_entered_bytes(&self, _: ReceiverHeld<'_>, bytes: u64) {
+        // Relaxed: the word is only displayed.
+        self.entered_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the number of messages that entered the queue without a ring position, and the number of their bytes.
+    pub(crate) fn entered(&self) -> (u64, u64) {
+        (
+            self.entered.load(Ordering::Relaxed),
+            self.entered_bytes.load(Ordering::Relaxed),
+        )
     }
 
     /// Sets the words for `slots` free slots. No other process sees the segment.

@@ -1,0 +1,225 @@
+//! The totals of a queue: each message that comes and leaves is counted once, whichever way it takes, and no total goes back.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::wait_until;
+use umsg::posix::{self, Queue, ReceiveError};
+use umsg_shm::crash;
+
+const STUCK: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(20);
+
+/// Returns the numbers of messages that came and left, and their bytes.
+fn totals(queue: &Queue) -> [u64; 4] {
+    let now = queue.glance();
+    [now.sent, now.removed, now.sent_bytes, now.removed_bytes]
+}
+
+fn until_blocked(queue: &Queue) {
+    assert!(
+        wait_until(STUCK, || queue.glance().blocked_senders == 1),
+        "the sender does not block"
+    );
+}
+
+#[test]
+fn a_message_of_a_blocked_sender_is_counted() {
+    let (place, queue) = Place::new().with_queue("/q", 1, 8);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let sender = place.open("/q");
+            for _ in 0..50 {
+                sender.send_timeout(b"three", 0, STUCK).unwrap();
+            }
+        });
+        let mut last = totals(&queue);
+        for received in 1..=50 {
+            if received < 50 {
+                until_blocked(&queue);
+            }
+            queue.receive_vec_timeout(STUCK).unwrap();
+            let now = totals(&queue);
+            assert!(now[1] > last[1], "{last:?}, then {now:?}");
+            assert!(now[1] >= received && now[0] >= now[1]);
+            last = now;
+        }
+    });
+    assert_eq!(totals(&queue), [50, 50, 250, 250]);
+}
+
+#[test]
+fn a_blocked_batch_is_counted() {
+    let (place, queue) = Place::new().with_queue("/q", 3, 8);
+    queue.try_send(b"first", 0).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let batch: [(&[u8], u32); 3] = [(b"a", 0), (b"bb", 1), (b"c", 0)];
+            place
+                .open("/q")
+                .send_batch_timeout(&batch, STUCK)
+                .expect("room for all");
+        });
+        for _ in 0..4 {
+            queue.receive_vec_timeout(STUCK).unwrap();
+        }
+    });
+    assert_eq!(totals(&queue), [4, 4, 9, 9]);
+}
+
+#[test]
+fn an_offer_to_a_blocked_receiver_is_counted_once() {
+    let (place, queue) = Place::new().with_queue("/q", 2, 8);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let receiver = place.open("/q");
+            for _ in 0..20 {
+                receiver.receive_vec_timeout(STUCK).unwrap();
+            }
+        });
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+            queue.send_timeout(b"job", 3, STUCK).unwrap();
+        }
+    });
+    assert_eq!(totals(&queue), [20, 20, 60, 60]);
+}
+
+#[test]
+fn a_message_that_moves_to_another_queue_leaves_one_and_comes_to_the_other() {
+    let place = Place::new();
+    let dead = place.create("/dead", 5, 8);
+    let queue = place
+        .options(5, 8)
+        .max_deliveries(1)
+        .dead_letter("/dead")
+        .open("/q")
+        .unwrap();
+    queue.try_send(b"bad", 0).unwrap();
+    queue.try_receive_lease().unwrap().give_back().unwrap();
+    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    assert_eq!(totals(&queue), [1, 1, 3, 3]);
+    assert_eq!(totals(&dead), [1, 0, 3, 0]);
+    assert_eq!(dead.try_receive_vec().unwrap().data, b"bad");
+    assert_eq!(totals(&dead), [1, 1, 3, 3]);
+}
+
+/// Kills a process at a point of `work`, then checks that no total goes back, and that the totals agree with the messages in the queue.
+fn kill(point: &str, before: fn(&Queue), work: fn(&Queue)) {
+    let (place, queue) = Place::in_turn().with_queue("/q", 2, 8);
+    before(&queue);
+    let begin = totals(&queue);
+    let mut victim = Child::run(|| {
+        crash::arm(point, 1);
+        work(&place.open("/q"));
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), point);
+    let mut last = begin;
+    let mut check = || {
+        let now = totals(&queue);
+        let grows = last.iter().zip(&now).all(|(before, after)| after >= before);
+        assert!(grows, "{point}: {last:?}, then {now:?}");
+        last = now;
+        now
+    };
+    // The status repairs the queue.
+    let status = queue.status();
+    assert!(!status.damaged, "{point}");
+    let [sent, removed, ..] = check();
+    let now = queue.attributes();
+    let present = now.messages + now.delayed + now.leased;
+    assert_eq!(sent - removed, present as u64, "{point}");
+    for _ in 0..present {
+        queue.receive_vec_timeout(STUCK).expect(point);
+        check();
+    }
+    let [sent, removed, sent_bytes, removed_bytes] = check();
+    assert_eq!((sent, sent_bytes), (removed, removed_bytes), "{point}");
+}
+
+#[test]
+fn no_total_goes_back_when_a_process_is_killed() {
+    let none: fn(&Queue) = |_| {};
+    let fill: fn(&Queue) = |queue| {
+        queue.try_send(b"one", 0).unwrap();
+        queue.try_send(b"two", 1).unwrap();
+    };
+    for point in ["RESERVE_HELD", "COMMIT_MARKED", "COMMIT_ENDED"] {
+        let work = |queue: &Queue| {
+            let mut room = queue.try_reserve(3).unwrap();
+            room.write_at(0, b"job");
+            room.commit(0).unwrap();
+        };
+        kill(point, none, work);
+    }
+    let delay = |queue: &Queue| queue.try_send_after(b"job", 0, SHORT).unwrap();
+    kill("DELAY_HELD", none, delay);
+    for point in ["LEASE_HELD", "RETURN_MARKED", "LEASE_ENDED"] {
+        let work = |queue: &Queue| {
+            queue.try_receive_lease().unwrap().give_back().unwrap();
+            let _ = queue.try_receive_lease().unwrap().acknowledge();
+        };
+        kill(point, fill, work);
+    }
+    let receive = |queue: &Queue| {
+        queue.try_receive_vec().unwrap();
+    };
+    // A message of the only priority is taken from the ring, and others from the store.
+    let one = |queue: &Queue| queue.try_send(b"one", 0).unwrap();
+    kill("RECEIVE_TAKEN", one, receive);
+    for point in ["RECEIVE_UNSTORED", "RECEIVE_RETURNED"] {
+        kill(point, fill, receive);
+    }
+}
+
+#[test]
+fn no_total_goes_back_when_the_process_that_admits_a_blocked_sender_is_killed() {
+    for point in ["ADMIT_ACCEPTED", "DRAIN_MARKED"] {
+        let (place, queue) = Place::in_turn().with_queue("/q", 1, 8);
+        queue.try_send(b"one", 0).unwrap();
+        let mut sender = Child::run(|| {
+            let sent = place.open("/q").send_timeout(b"second", 0, STUCK);
+            i32::from(sent.is_err())
+        });
+        until_blocked(&queue);
+        let mut victim = Child::run(|| {
+            let queue = place.open("/q");
+            crash::arm(point, 1);
+            let _ = queue.try_receive_vec();
+            0
+        });
+        victim.expect(Exit::Signal(libc::SIGKILL), point);
+        sender.expect(Exit::Code(0), point);
+        let [sent, removed, ..] = totals(&queue);
+        assert!(sent >= 2 && removed >= 1, "{point}: {sent}, {removed}");
+        assert_eq!(queue.receive_vec_timeout(STUCK).unwrap().data, b"second");
+        assert_eq!(totals(&queue), [2, 2, 9, 9], "{point}");
+    }
+}
+
+#[test]
+fn a_repair_of_a_corrupted_queue_keeps_the_messages_count_and_restarts_the_bytes() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    for message in [b"one", b"two", b"six"] {
+        queue.try_send(message, 0).unwrap();
+    }
+    queue.try_receive_vec().unwrap();
+    let job = queue.try_receive_lease().unwrap();
+    assert_eq!(totals(&queue), [3, 1, 9, 3]);
+    // A wrong count of stored messages: docs/format.md.
+    let file = fs::File::options()
+        .write(true)
+        .open(place.path().join("mq/q"))
+        .unwrap();
+    file.write_all_at(&[99], 816).unwrap();
+    posix::repair(&place.namespace, "/q").expect("a repair");
+    assert_eq!(totals(&queue), [3, 1, 6, 0]);
+    job.acknowledge().unwrap();
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"six");
+    assert_eq!(totals(&queue), [3, 3, 6, 6]);
+}
