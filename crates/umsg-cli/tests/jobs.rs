@@ -539,3 +539,19 @@ fn the_end_of_the_stream_ends_workers_that_follow() {
     shop.0.umsg(&["close", "/jobs"]).text();
     ended(&end(worker), 0, "umsg: /jobs: 0 acknowledged, 0 returned");
 }
+
+#[test]
+fn a_failed_command_ends_the_work_once_the_reader_of_the_output_has_ended() {
+    let shop = Shop::new(&["silent", "loud", "last"]);
+    let script = "read -r m; echo $m >>$T; [ $m = silent ] || echo output";
+    let mut child = start(&mut shop.command(&["--follow"], script, &[]));
+    drop(child.stdout.take());
+    let outcome = end(child);
+    let why = "a command failed, and the reader of standard output has ended";
+    assert!(
+        outcome.code == Some(1) && outcome.errors.contains(why),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.traced(), ["silent", "loud"]);
+    assert_eq!(shop.figure("messages"), 2);
+}

@@ -104,8 +104,8 @@ pub struct Recv {
     /// stay in the queue
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or, without --exec, the program that reads
-    /// the output ends
+    /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or the program that reads the output ends. With
+    /// --exec, a program that ended counts only once a command fails
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

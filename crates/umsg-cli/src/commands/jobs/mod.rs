@@ -19,6 +19,7 @@ use super::patience::Patience;
 use crate::ending::Ending;
 use crate::failure::{Code, Failure, Result, say};
 use crate::inlet::{Held, Inlet};
+use crate::output::direct::Direct;
 use crate::output::json::Picked;
 use crate::values::RetryDelay;
 pub use command::input;
@@ -232,12 +233,26 @@ impl<'a> Crew<'a> {
             match self.handle(message) {
                 true => failures = 0,
                 false => {
+                    self.end_without_reader();
                     self.pause(failures);
                     failures += 1;
                 }
             }
         }
         self.leave();
+    }
+
+    /// Ends the receiving if a command has failed and the reader of standard output has ended: the commands would fail again and again.
+    fn end_without_reader(&self) {
+        if Direct::open().is_ok_and(Direct::is_abandoned) {
+            self.fail(Failure::new(
+                Code::Failed,
+                format_args!(
+                    "{}: a command failed, and the reader of standard output has ended; start the program that reads the output again",
+                    self.plan.name
+                ),
+            ));
+        }
     }
 
     fn pause(&self, failures: u32) {
