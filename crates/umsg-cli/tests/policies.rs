@@ -296,8 +296,34 @@ fn a_queue_for_dead_letters_is_made_along_and_stays() {
     assert!(
         words
             .join(" ")
-            .contains("it is created together with a new queue, with the same")
+            .contains("it is created with the queue's --max-messages, --message-size and mode")
     );
+}
+
+#[test]
+fn a_missing_dead_letter_queue_of_an_existing_queue_is_created() {
+    let site = Site::new();
+    let mode = ["--mode", "620", "--message-size", "100"];
+    let create = ["create", "/q", "--ttl", "1ms", "--dead-letter", "/dead"];
+    let create = [&create[..], &mode].concat();
+    site.umsg(&create).text();
+    site.umsg(&["send", "/q", "old"]).text();
+    site.umsg(&["rm", "/dead"]).text();
+    site.umsg(&create).text();
+    let dead = site.umsg(&["stat", "/dead", "--json"]).json();
+    assert_eq!(
+        (&dead["mode"], &dead["message_size"]),
+        (&json!("0620"), &json!(100))
+    );
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    site.umsg(&["recv", "/q", "--nonblocking"]).fails(3, &[]);
+    assert_eq!(site.umsg(&["recv", "/dead"]).text(), "old\n");
+    // A command without the option creates no queue, and --exclusive refuses the existing queue first.
+    site.umsg(&["rm", "/dead"]).text();
+    site.umsg(&["create", "/q"]).text();
+    let exclusive = [&create[..], &["--exclusive"]].concat();
+    site.umsg(&exclusive).fails(1, &["/q"]);
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/q\n");
 }
 
 #[test]

@@ -101,20 +101,21 @@ fn a_name_that_cant_be_one_is_refused_with_a_reason() {
 #[test]
 fn attributes_beyond_the_limits_are_refused_with_the_limit() {
     let site = Site::new();
-    let refused = |option, value, parts: &[&str]| {
-        site.umsg(&["create", "/q", option, value]).fails(1, parts);
+    let refused = |code, option, value, line: &str| {
+        let outcome = site.umsg(&["create", "/q", option, value]);
+        outcome.fails(code, &[line]);
     };
     let line =
         "/q: --max-messages must be from 1 to 1048576, not 2097152; no queue can have more\n";
-    refused("--max-messages", "2M", &[line]);
+    refused(2, "--max-messages", "2M", line);
     let line =
         "/q: --message-size must be from 1 to 16777216, not 17825792; no queue can have more\n";
-    refused("--message-size", "17M", &[line]);
+    refused(2, "--message-size", "17M", line);
     let line = "/q: --message-size must be from 1 to 16777216, not 0\n";
-    refused("--message-size", "0", &[line]);
+    refused(2, "--message-size", "0", line);
     site.umsg(&["limits", "--max-messages", "20"]).text();
     let line = "must be from 1 to 20, not 21; 20 is the namespace's limit, and `umsg limits --max-messages` raises it";
-    refused("--max-messages", "21", &[line]);
+    refused(1, "--max-messages", "21", line);
     for value in ["-1", "x", "5G"] {
         let outcome = site.umsg(&["create", "/q", "--max-messages", value]);
         assert_eq!(outcome.code, Some(2), "{outcome:?}");

@@ -106,6 +106,10 @@ impl Create {
         let (queue, is_new) = self.open(namespace, name)?;
         let status = queue.status();
         self.compare(name, &status)?;
+        if !is_new {
+            self.policy
+                .provide_dead_letter_queue(namespace, name, &status)?;
+        }
         match self.format.json {
             true => tell_named(name, &status).map_err(|failure| match is_new {
                 true => taken_back(failure, name, || unlink(namespace, name, &queue)),
@@ -271,25 +275,39 @@ fn refused(name: &Name, error: &OpenError) -> Failure {
     match error {
         OpenError::InvalidAttributes { what, value, max } => {
             let line = format!("{name}: {}", out_of_range(what, *value, *max));
-            Failure::new(Code::Failed, line)
+            Failure::new(code_out_of_range(what, *value), line)
         }
         error => Failure::of(name, error),
+    }
+}
+
+/// Returns the largest value that the format of a queue permits.
+fn most(what: &str) -> u64 {
+    let limits = umsg::Limits::default();
+    match what {
+        "message_size" => limits.max_message_size.into(),
+        _ => limits.max_messages.into(),
+    }
+}
+
+/// Returns the exit code for a value of an option that is out of range. A value that no namespace permits is an error of the command line.
+fn code_out_of_range(what: &str, value: u64) -> Code {
+    match (1..=most(what)).contains(&value) {
+        true => Code::Failed,
+        false => Code::Usage,
     }
 }
 
 /// Explains that the value of an option is out of range, and how to raise the limit if the queue's format permits more.
 fn out_of_range(what: &str, value: u64, max: u64) -> String {
     let option = what.replace('_', "-");
-    let (limit, most) = match what {
-        "message_size" => ("max-message-size", umsg::Limits::default().max_message_size),
-        _ => ("max-messages", umsg::Limits::default().max_messages),
-    };
-    let hint = match (value, max < u64::from(most)) {
-        (0, _) => "",
-        (_, true) => {
-            &format!("; {max} is the namespace's limit, and `umsg limits --{limit}` raises it")
-        }
-        (_, false) => "; no queue can have more",
+    let hint = match value {
+        0 => "",
+        _ if max == most(what) => "; no queue can have more",
+        _ => &format!(
+            "; {max} is the namespace's limit, and `umsg limits --max-{}` raises it",
+            option.trim_start_matches("max-")
+        ),
     };
     format!("--{option} must be from 1 to {max}, not {value}{hint}")
 }

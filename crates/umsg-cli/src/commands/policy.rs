@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::fs::Mode;
 use umsg::Namespace;
 use umsg::posix::{OnFull, OpenError, OpenOptions, Status};
 
@@ -26,7 +27,7 @@ pub struct Policy {
     #[arg(long, value_name = "N", value_parser = values::times, allow_hyphen_values = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was full, each with
-    /// its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created together with a new queue, with the same
+    /// its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created with the queue's
     /// --max-messages, --message-size and mode. The dead-letter queue stays until it is removed, even if this queue is removed first. Both queues
     /// must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
@@ -134,6 +135,45 @@ impl Policy {
             // A missing dead-letter queue is created together with the queue. The library checks an existing dead-letter queue when it creates the
             // queue.
             _ => Ok(()),
+        }
+    }
+
+    /// Creates the dead-letter queue of an existing queue if it is missing, with the attributes and the mode of the queue.
+    pub fn provide_dead_letter_queue(
+        &self,
+        namespace: &Namespace,
+        queue: &Name,
+        found: &Status,
+    ) -> Result {
+        let Some(dead_letter) = &self.dead_letter else {
+            return Ok(());
+        };
+        let open = |options: &mut OpenOptions| {
+            options.write(true).counted(false).namespace(namespace);
+            options.open(dead_letter)
+        };
+        if !matches!(open(&mut OpenOptions::new()), Err(OpenError::NotFound)) {
+            return Ok(());
+        }
+        if rustix::process::geteuid().as_raw() != found.uid {
+            // A dead-letter queue of another user would get no message.
+            let line = format_args!(
+                "{queue}: the dead-letter queue {dead_letter} does not exist, and must belong to the owner of {queue}; run the command as that user"
+            );
+            return Err(Failure::new(Code::Failed, line));
+        }
+        rustix::process::umask(Mode::empty());
+        let (messages, size) = (found.attributes.max_messages, found.attributes.message_size);
+        let created = open(
+            OpenOptions::new()
+                .create(true)
+                .mode(found.mode)
+                .max_messages(messages as u32)
+                .message_size(size as u32),
+        );
+        match created {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::of(dead_letter, error)),
         }
     }
 
