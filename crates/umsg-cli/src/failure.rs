@@ -491,13 +491,12 @@ const SEND_FIRST: &str = "send a message first, or wait with --timeout";
 const SEND_OR_WAIT: &str = "send a message first, or wait longer";
 const EXISTS: &str = "with `umsg create`, leave --exclusive out; with `umsg load`, give --into-existing; or remove the queue first with `umsg rm`";
 const AS_OWNER: &str = "ask the owner, or run the command as the owner or root";
-const CORRUPTED: &str = "`umsg doctor --repair` rebuilds the queue or ring";
-const CORRUPTED_FILE: &str =
-    "`umsg doctor --repair` rebuilds the queue or ring, and `umsg rm` removes it with its messages";
+const CORRUPTED: &str = "`umsg doctor QUEUE --repair` rebuilds the queue or ring";
+const CORRUPTED_FILE: &str = "`umsg doctor QUEUE --repair` rebuilds the queue or ring, and `umsg rm` removes it with its messages";
 const LOST_FILE: &str =
     "no repair is possible, and `umsg rm` removes the queue or ring with its messages";
 const REMOVE: &str =
-    "`umsg doctor --repair` may rebuild a damaged header; `umsg rm` removes the file";
+    "`umsg doctor QUEUE --repair` may rebuild a damaged header; `umsg rm` removes the file";
 const LIST: &str = "`umsg ls` lists the queues";
 const ENFORCED_MODES: &str = "use a mode such as 0600, 0660 or 0666, or allow other modes with `umsg limits --enforced-modes false`";
 const MAX_QUEUES: &str =

@@ -372,7 +372,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
         // The removed byte at the end of the file was never used.
         cut(&site, file, len - 1);
         for command in ["send", "recv", "peek", "stat"] {
-            let says = ["is corrupted", "`umsg doctor --repair`", "`umsg rm`"];
+            let says = ["is corrupted", "`umsg doctor QUEUE --repair`", "`umsg rm`"];
             site.umsg(&[command, name]).fails(1, &says);
         }
         assert_eq!(

@@ -63,12 +63,12 @@ fn a_system_v_queue_is_listed_and_described_whatever_its_header_says() {
             let found = site.umsg(&["doctor", subject]);
             assert_ne!(found.code, Some(0), "{n}: {found:?}");
             let text = String::from_utf8(found.output).unwrap() + &found.errors;
-            let is_told =
-                text.contains("`umsg doctor --repair` rebuilds") || text.contains("`umsg rm`");
+            let is_told = text.contains("`umsg doctor QUEUE --repair` rebuilds")
+                || text.contains("`umsg rm`");
             assert!(is_told, "{n}: {subject}: {text}");
         }
         let told = match is_repairable {
-            true => "`umsg doctor --repair` rebuilds",
+            true => "`umsg doctor QUEUE --repair` rebuilds",
             false => "`umsg rm` removes the",
         };
         for command in ["send", "recv", "stat", "create"] {
@@ -200,7 +200,7 @@ fn what_can_only_be_removed_is_not_said_to_be_repairable() {
             let shown = site.umsg(&[&["doctor", queue], options].concat());
             let text = String::from_utf8(shown.output).unwrap();
             assert!(
-                text.contains("`umsg rm`") && !text.contains("doctor --repair"),
+                text.contains("`umsg rm`") && !text.contains("doctor QUEUE --repair"),
                 "{text}"
             );
         }
@@ -266,7 +266,7 @@ fn figures_that_can_not_be_are_damage() {
     let waiting = start(&mut site.command(&["recv", "/q", "--timeout", "2"]));
     site.wait_for("/q", "blocked_receivers", 1);
     site.scribble("mq/q", 0, &vec![0xff; 100_000]);
-    end(waiting).fails(1, &["is corrupted", "`umsg doctor --repair`"]);
+    end(waiting).fails(1, &["is corrupted", "`umsg doctor QUEUE --repair`"]);
 }
 
 #[test]

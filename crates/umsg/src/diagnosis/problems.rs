@@ -157,12 +157,12 @@ impl Diagnosis {
     }
 }
 
-const REPAIR: &str = "`umsg doctor --repair` rebuilds the queue from its intact messages";
+const REPAIR: &str = "`umsg doctor QUEUE --repair` rebuilds the queue from its intact messages";
 const REMOVE: &str =
     "`umsg rm` removes the queue with its messages: no repair can restore the header";
 const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue. The next call moves the messages if that queue exists and permits sending, and if one user owns both queues and this queue's label (.dead-* in the namespace's directory)";
 const UNSEEN: &str = "the lock may name the wrong process. Before you end the process, run the command again as root, in the process's PID namespace; `umsg rm` removes the queue in any case";
-const NOW: &str = "`umsg doctor --repair` does this now";
+const NOW: &str = "`umsg doctor QUEUE --repair` does this now";
 
 impl Problem {
     fn new(kind: ProblemKind, what: String, advice: String) -> Problem {
@@ -218,7 +218,7 @@ fn of_lock(lock: &Lock, is_stuck: impl Fn(&Lock) -> bool) -> Option<Problem> {
                 "the lock of {side} names {}, which does not use the queue: another process has overwritten the lock",
                 name(Some(who))
             ),
-            "`umsg doctor --repair` takes the lock from the process; do not end the process, because it does not use the queue".to_owned(),
+            "`umsg doctor QUEUE --repair` takes the lock from the process; do not end the process, because it does not use the queue".to_owned(),
         )),
     }
 }
@@ -262,7 +262,7 @@ fn of_owner(
                 "the lock of {side} names thread {}, which does not exist: it ran on another system or in another namespace, or a process has overwritten the lock",
                 who.thread.unwrap_or(0)
             ),
-            "`umsg doctor --repair` takes the lock from it".to_owned(),
+            "`umsg doctor QUEUE --repair` takes the lock from it".to_owned(),
         )),
         Life::Alive if is_stuck(lock) => Some(Problem::new(
             ProblemKind::Stuck,
