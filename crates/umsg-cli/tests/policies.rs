@@ -301,6 +301,36 @@ fn a_queue_for_dead_letters_is_made_along_and_stays() {
 }
 
 #[test]
+fn a_message_set_aside_takes_no_room_and_one_sent_back_is_no_dead_letter() {
+    let site = Site::new();
+    let create = ["create", "/q", "--max-messages", "1", "--ttl", "1ms"];
+    let create = [&create[..], &["--dead-letter", "/dead"]].concat();
+    site.umsg(&create).text();
+    let fill = || {
+        let top = site.umsg(&["top", "--json", "-n", "1"]).json();
+        let rows = top["queues"].as_array().unwrap().clone();
+        let row = rows.iter().find(|row| row["queue"] == "/q").unwrap();
+        (
+            row["fill"].as_f64().unwrap(),
+            row["set_aside"].as_u64().unwrap(),
+        )
+    };
+    site.umsg(&["send", "/q", "old"]).text();
+    assert_eq!(fill(), (1.0, 0));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    site.umsg(&["send", "/q", "older", "--nonblocking"]).text();
+    assert_eq!(fill(), (1.0, 1));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    site.umsg(&["recv", "/q", "--nonblocking"]).fails(3, &[]);
+    assert_eq!(fill(), (0.0, 1), "the dead-letter queue has room for one");
+    site.umsg(&["redrive", "/dead", "--all"]).text();
+    let letters = |queue| site.umsg(&["redrive", queue, "--json"]).json_lines().len();
+    assert_eq!((letters("/q"), letters("/dead")), (0, 0));
+    let stat = site.umsg(&["stat", "/q", "--json"]).json();
+    assert_eq!(stat["dead_letters"], json!(null));
+}
+
+#[test]
 fn a_missing_dead_letter_queue_of_an_existing_queue_is_created() {
     let site = Site::new();
     let mode = ["--mode", "620", "--message-size", "100"];

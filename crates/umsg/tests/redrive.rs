@@ -366,7 +366,9 @@ fn a_forged_history_leads_to_no_other_queue() {
         forge_source(&place, "/dead", name);
         let done = dead.redrive(&Redrive::new()).unwrap();
         assert_eq!(done.messages, 0, "{name:?}");
-        assert_eq!(done.refused.len(), 1);
+        // A message that comes from this queue itself is no dead letter of it.
+        let refused = usize::from(name != b"/dead");
+        assert_eq!(done.refused.len(), refused, "{name:?}");
         assert_eq!(dead.attributes().messages, 1);
     }
     for name in ["/other", "/labelled", "/another", "/jobs"] {

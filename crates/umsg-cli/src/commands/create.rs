@@ -23,7 +23,8 @@ use crate::{place, streams, values};
 
 /// Create a queue
 ///
-/// If the queue exists with the given attributes, the command changes nothing and succeeds, so that a script can run the command again. If the
+/// If the queue exists with the given attributes, the command succeeds, so that a script can run the command again. It changes nothing, but creates a
+/// missing dead-letter queue. If the
 /// attributes of an existing queue differ from the options, the command fails and prints these attributes. With --exclusive, the command fails if the
 /// queue exists.
 ///

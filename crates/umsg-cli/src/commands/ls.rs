@@ -26,8 +26,8 @@ use crate::place;
 ///
 /// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND counts the living threads that wait for room,
 /// and WAIT-RECV those that wait for a message. ACTIVITY is the time since the last send or receive. After ACTIVITY, a column without a heading
-/// counts messages that can't be received now: leased (received, but not yet acknowledged), reserved (still being written), set aside (waiting for
-/// room in the dead-letter queue) and delayed messages. The column also shows the word `corrupted` for a corrupted queue or ring.
+/// counts messages that can't be received now: leased (received, but not yet acknowledged), reserved (still being written), set aside (for the
+/// dead-letter queue) and delayed messages. The column also shows the word `corrupted` for a corrupted queue or ring.
 ///
 /// Other commands take a System V queue by its KEY, as key:0x1234, or by its ID, as id:32769. QBYTES is the maximum number of bytes of all messages
 /// in the queue.

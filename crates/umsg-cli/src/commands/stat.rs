@@ -27,8 +27,8 @@ use crate::place;
 /// that ended by a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
 /// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received, and return if they are not
-/// acknowledged. Reserved messages are being written. Messages that are set aside wait for room in the dead-letter queue. Delayed messages were sent
-/// or returned for a later delivery.
+/// acknowledged. Reserved messages are being written. Messages that are set aside wait for the next receive, which moves them to the dead-letter
+/// queue, or for room in that queue. Delayed messages were sent or returned for a later delivery.
 ///
 /// "from other queues" counts the dead letters that other queues have moved to this queue, by reason.
 ///

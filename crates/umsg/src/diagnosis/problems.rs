@@ -160,7 +160,7 @@ impl Diagnosis {
 const REPAIR: &str = "`umsg doctor QUEUE --repair` rebuilds the queue from its intact messages";
 const REMOVE: &str =
     "`umsg rm` removes the queue with its messages: no repair can restore the header";
-const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue. The next call moves the messages if that queue exists and permits sending, and if one user owns both queues and this queue's label (.dead-* in the namespace's directory)";
+const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue. The next receive moves the messages if that queue exists and permits sending, and if one user owns both queues and this queue's label (.dead-* in the namespace's directory)";
 const UNSEEN: &str = "the lock may name the wrong process. Before you end the process, run the command again as root, in the process's PID namespace; `umsg rm` removes the queue in any case";
 const NOW: &str = "`umsg doctor QUEUE --repair` does this now";
 

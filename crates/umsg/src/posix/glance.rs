@@ -20,6 +20,9 @@ pub struct Glance {
     pub attributes: Attributes,
     /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,
+    /// Number of messages that take room in the queue: those to receive, and the leased, reserved and delayed ones. Messages that are set aside take
+    /// room only beyond the first 1,024.
+    pub occupied: usize,
     /// The number of messages that ever came to the queue. The count includes messages that are reserved or delayed, and so not yet in the queue.
     pub sent: u64,
     /// The bytes of the messages that ever came to the queue. The bytes of a reserved slot count when its message is sent. A repair of a corrupted
@@ -74,10 +77,14 @@ impl Queue {
         let slots = fixed.geometry.slots() as usize;
         let totals = engine.totals();
         let (uid, gid) = self.owner;
+        let attributes = status::attributes(engine);
+        // Another process may have forged the numbers, so the sum must not overflow.
+        let occupied = (fixed.receiver.held() as usize).saturating_add(attributes.messages);
         Glance {
             uid,
             gid,
-            attributes: status::attributes(engine),
+            attributes,
+            occupied,
             // Relaxed: the number is only displayed.
             set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
             sent: totals.sent,

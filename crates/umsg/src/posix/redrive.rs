@@ -284,7 +284,8 @@ struct Targets<'a> {
 }
 
 impl Queue {
-    /// Returns the histories of the dead letters that `which` selects, in order of delivery.
+    /// Returns the histories of the dead letters that `which` selects, in order of delivery. A message that was sent back to this queue counts only
+    /// if `which` names the queue to send it to ([`Redrive::to`]).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -355,9 +356,15 @@ impl Queue {
         let most = which.most.unwrap_or(usize::MAX);
         self.engine
             .dead_letters(thread::current(), (most, bytes), |letter| {
-                which.selects(letter)
+                which.selects(letter) && (which.to.is_some() || !self.is_source_of(letter))
             })
             .map_err(|refused| self.receive_error(refused))
+    }
+
+    /// Returns whether a message with a history comes from this queue: it was sent back, and is no dead letter here.
+    fn is_source_of(&self, letter: &DeadLetter) -> bool {
+        let name = self.name.as_ref().map(|name| name.as_bytes());
+        name == Some(letter.history.source())
     }
 
     /// Sends dead letters back to the queues from which they come, behind the messages that are already in these queues. The dead letters keep bytes,

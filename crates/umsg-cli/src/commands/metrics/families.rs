@@ -80,7 +80,7 @@ pub(super) const FAMILIES: &[Family] = &[
         Gauge,
         "umsg_queue_held_messages",
         None,
-        "Messages that take room and can't be received now",
+        "Messages that can't be received now",
         "state",
         &[
             ("leased", |of| some(of.leased)),

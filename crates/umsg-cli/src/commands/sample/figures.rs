@@ -170,15 +170,6 @@ impl Figures {
 
     pub fn posix(Label { queue, labels }: Label, seen: &posix::Glance) -> Figures {
         let (attributes, counted) = (seen.attributes, seen.statistics);
-        // Another process may have forged the numbers, so the sum must not overflow.
-        let taken = [
-            attributes.messages,
-            attributes.leased,
-            attributes.reserved,
-            attributes.delayed,
-            seen.set_aside,
-        ];
-        let taken = taken.into_iter().fold(0, usize::saturating_add);
         Figures {
             kind: Kind::Posix,
             queue,
@@ -193,7 +184,7 @@ impl Figures {
             set_aside: Some(seen.set_aside as u64),
             capacity: Some(attributes.max_messages as u64),
             capacity_bytes: None,
-            fill: ratio(taken as u64, attributes.max_messages as u64),
+            fill: ratio(seen.occupied as u64, attributes.max_messages as u64),
             oldest: seen.oldest,
             last_send: seen.last_send,
             last_receive: seen.last_receive,
