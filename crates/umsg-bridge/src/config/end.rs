@@ -48,6 +48,14 @@ impl FromStr for End {
             Some(("kernel", queue)) => name(queue).map(End::Kernel),
             _ => name(text).map(End::Posix),
         };
+        if text
+            .split_once(':')
+            .is_some_and(|(kind, key)| kind == "key" && number(key) == Some(0))
+        {
+            return Err(format!(
+                "{text:?} is the key of queues without a name (IPC_PRIVATE): write another key, or id:NUMBER"
+            ));
+        }
         end.ok_or_else(|| format!(
             "{text:?} is not a queue: write /NAME, key:NUMBER, id:NUMBER, ring:/NAME or kernel:/NAME"
         ))

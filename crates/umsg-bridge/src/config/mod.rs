@@ -44,7 +44,11 @@ pub struct Config {
 
 /// The servers, and the way to sign in. Secrets are in files or in the environment, never here.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    deny_unknown_fields,
+    default,
+    expecting = "a table of settings: write [server]"
+)]
 pub struct Server {
     /// The URL of one server, or the URLs of a cluster: `nats://host:4222`, `tls://host:4222`.
     #[serde(deserialize_with = "values::one_or_more")]
@@ -147,7 +151,10 @@ pub enum Delivery {
 
 /// A declared bridge.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table of settings: write [[bridge]]"
+)]
 pub struct Bridge {
     /// The name in logs, states and metrics: letters, digits, `-` and `_`.
     pub name: String,
@@ -196,7 +203,10 @@ pub struct Bridge {
 
 /// A stream that the bridge makes if the stream is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table of settings, such as { max_age = \"7d\" }, or {} for the defaults"
+)]
 pub struct NewStream {
     /// The subjects of the stream. The default is the bridge's subject and all subjects below it.
     #[serde(default)]
@@ -243,7 +253,10 @@ pub enum Storage {
 
 /// A queue that the bridge makes if the queue is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table of settings, such as { max_messages = 1000 }, or {} for the defaults"
+)]
 pub struct NewQueue {
     /// The maximum number of messages; for a ring, the number of entries.
     #[serde(default = "values::messages")]
@@ -253,17 +266,41 @@ pub struct NewQueue {
     pub message_size: Size,
 }
 
-/// Returns the number of the line and the parser's message. The parser's own error also shows the text of the line, which may contain a secret by
-/// mistake.
+/// Returns the number of the line, its setting and the parser's message, in words of the configuration. The parser's own error also shows the text of
+/// the line, which may contain a secret by mistake.
 fn in_words(text: &str, error: &toml::de::Error) -> String {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    match before {
-        Some(before) => {
-            let line = before.matches('\n').count() + 1;
-            format!("line {line}: {}", error.message())
-        }
-        None => error.message().to_owned(),
+    let mut why = error.message().to_owned();
+    let words = [
+        (
+            "expected a sequence",
+            "expected a list: a table of bridges is [[bridge]], with two brackets",
+        ),
+        ("expected usize", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected i64", "expected a whole number"),
+        ("expected a string", "expected a text in quotes"),
+        ("expected a boolean", "expected true or false"),
+        ("duplicate key", "the setting is given twice"),
+    ];
+    for (parsers, ours) in words {
+        why = why.replace(parsers, ours);
     }
+    let span = error.span();
+    let Some(before) = span.and_then(|span| text.get(..span.start)) else {
+        return why;
+    };
+    let line = before.matches('\n').count();
+    let setting = text.lines().nth(line).and_then(setting_of);
+    let setting = setting.map_or(String::new(), |name| format!(", `{name}`"));
+    format!("line {}{setting}: {why}", line + 1)
+}
+
+/// Returns the name of the setting in a line, without its value, which may be a secret.
+fn setting_of(line: &str) -> Option<&str> {
+    let (name, _) = line.split_once('=')?;
+    let name = name.trim();
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (!name.is_empty() && name.chars().all(fits)).then_some(name)
 }
 
 impl Config {
@@ -400,6 +437,38 @@ mod tests {
             error.contains("line 7") && error.contains("windows"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_explained() {
+        for (setting, why) in [
+            (
+                "window='x'",
+                "line 7, `window`: invalid type: string \"x\", expected a whole number",
+            ),
+            (
+                "envelope=1",
+                "line 7, `envelope`: invalid type: integer `1`, expected true or false",
+            ),
+            (
+                "create_stream=true",
+                "expected a table of settings, such as { max_age = \"7d\" }",
+            ),
+            (
+                "create_queue=true",
+                "expected a table of settings, such as { max_messages = 1000 }",
+            ),
+            (
+                "ack_wait=30",
+                "line 7, `ack_wait`: expected a time in quotes, such as \"30s\"",
+            ),
+            ("stream='T'", "line 7, `stream`: the setting is given twice"),
+        ] {
+            let error = Config::parse(&format!("{WHOLE}{setting}\n")).unwrap_err();
+            assert!(error.contains(why), "{setting}: {error}");
+        }
+        let error = Config::parse(&WHOLE.replace("[[bridge]]", "[bridge]")).unwrap_err();
+        assert!(error.contains("[[bridge]], with two brackets"), "{error}");
     }
 
     #[test]

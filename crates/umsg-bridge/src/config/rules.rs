@@ -1,6 +1,8 @@
 //! The rules for settings that depend on each other.
 
-use super::{Bridge, Config, Direction, End, OnReject, Server, SubjectBy};
+use async_nats::ServerAddr;
+
+use super::{Bridge, Config, Delivery, Direction, End, OnReject, Server, SubjectBy};
 
 /// Checks a configuration.
 ///
@@ -8,6 +10,13 @@ use super::{Bridge, Config, Direction, End, OnReject, Server, SubjectBy};
 /// The error is a sentence about the first broken rule, with the bridge and the setting.
 pub fn check(config: &Config) -> Result<(), String> {
     check_server(&config.server)?;
+    if config
+        .state_dir
+        .as_ref()
+        .is_some_and(|path| path.as_os_str().is_empty())
+    {
+        return Err("`state_dir` is empty: name a directory, or remove the setting".to_owned());
+    }
     if config.bridges.is_empty() {
         return Err("no bridge is declared: write a table [[bridge]]".to_owned());
     }
@@ -67,6 +76,20 @@ fn meets(subject: &str, filter: &str) -> bool {
     words.next().is_none()
 }
 
+/// The rule for the names of streams, consumers and domains.
+const IS_NAME: &str = "must be a name without dots, spaces, slashes and wildcards";
+
+/// Returns whether JetStream accepts a text as the name of a stream, a consumer or a domain.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['.', '*', '>', ' ', '/', '\\', '\t', '\n', '\r', '\0'])
+}
+
+/// Returns whether a text is a subject or a filter: words with dots between them.
+fn is_subject(subject: &str) -> bool {
+    let is_space = |c: char| c.is_whitespace() || c == '\0';
+    !subject.contains(is_space) && !subject.split('.').any(str::is_empty)
+}
+
 fn check_server(server: &Server) -> Result<(), String> {
     if server.url.is_empty() {
         return Err(
@@ -85,6 +108,12 @@ fn check_server(server: &Server) -> Result<(), String> {
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         if !matches!(scheme, None | Some("nats" | "tls")) {
             return Err(format!("server: `url` {url:?}: use nats:// or tls://"));
+        }
+        let address = url.parse::<ServerAddr>();
+        if !address.is_ok_and(|address| !address.host().is_empty()) {
+            return Err(format!(
+                "server: `url` {url:?} is not an address: write nats://HOST:PORT"
+            ));
         }
     }
     let ways = [
@@ -108,6 +137,14 @@ fn check_server(server: &Server) -> Result<(), String> {
                 .to_owned(),
         );
     }
+    if server.password_file.is_some() && server.password_env.is_some() {
+        return Err(
+            "server: `password_file` and `password_env` both name the password: use one".to_owned(),
+        );
+    }
+    if server.domain.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(format!("server: `domain` {IS_NAME}"));
+    }
     if server.certificate_file.is_some() != server.key_file.is_some() {
         return Err("server: `certificate_file` and `key_file` need each other".to_owned());
     }
@@ -122,9 +159,24 @@ fn check_bridge(bridge: &Bridge) -> Result<(), String> {
     if !is_word(&bridge.name) {
         return Err("`name` must have 1 to 64 letters, digits, - and _".to_owned());
     }
-    if bridge.stream.is_empty() || bridge.stream.contains(['.', '*', '>', ' ', '/', '\\']) {
+    if !is_name(&bridge.stream) {
+        return Err(format!("`stream` {IS_NAME}"));
+    }
+    if bridge
+        .consumer
+        .as_deref()
+        .is_some_and(|name| !is_name(name))
+    {
+        return Err(format!("`consumer` {IS_NAME}"));
+    }
+    if bridge
+        .reply_to
+        .as_deref()
+        .is_some_and(|subject| !is_subject(subject) || subject.contains(['*', '>']))
+    {
         return Err(
-            "`stream` must be the name of a stream, without dots, spaces and wildcards".to_owned(),
+            "`reply_to` must be a subject without wildcards: words with dots between them"
+                .to_owned(),
         );
     }
     if !(1..=65_536).contains(&bridge.window) {
@@ -156,7 +208,7 @@ fn check_direction(bridge: &Bridge) -> Result<(), String> {
         (Some(subject), true) if subject.contains(['*', '>']) => {
             return Err("`subject` of an export must not have wildcards".to_owned());
         }
-        (Some(subject), _) if subject.split('.').any(str::is_empty) || subject.contains(' ') => {
+        (Some(subject), _) if !is_subject(subject) => {
             return Err("`subject` must be words with dots between them".to_owned());
         }
         _ => {}
@@ -174,6 +226,12 @@ fn check_direction(bridge: &Bridge) -> Result<(), String> {
         "exports",
     )?;
     is_only(bridge.reply_to.is_some(), sends, "reply_to", "exports")?;
+    is_only(
+        bridge.delivery == Delivery::Mirror,
+        bridge.direction == Direction::Import,
+        "delivery = \"mirror\"",
+        "imports",
+    )?;
     is_only(
         bridge.consumer.is_some(),
         bridge.direction != Direction::Export,
@@ -229,6 +287,22 @@ mod tests {
             ("url='nats://u:p@h'", export, "`url`"),
             ("url='http://h'", export, "`url`"),
             ("url=[]", export, "`url`"),
+            ("url=['']", export, "`url`"),
+            ("url='nats://'", export, "`url`"),
+            ("url='nats://h:99999'", export, "`url`"),
+            ("domain='a b'", export, "`domain`"),
+            (
+                "user='u'\npassword_file='a'\npassword_env='b'",
+                export,
+                "`password_env`",
+            ),
+            ("", &format!("{export}delivery='mirror'"), "`delivery"),
+            ("", &format!("{export}reply_to='a..b'"), "`reply_to`"),
+            (
+                "",
+                "direction='import'\nqueue='/q'\nconsumer='a b'",
+                "`consumer`",
+            ),
             ("user='u'", export, "`password_file`"),
             ("nkey_file='a'\ntoken_env='b'", export, "`nkey_file`"),
             ("key_file='a'", export, "`certificate_file`"),

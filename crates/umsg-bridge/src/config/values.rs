@@ -61,14 +61,25 @@ impl std::str::FromStr for Size {
     }
 }
 
+/// A time as it is written. The type has one form, so that the error for another form says what to write.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a time in quotes, such as \"30s\"")]
+enum Time {
+    Text(String),
+}
+
 impl<'de> Deserialize<'de> for Pause {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Pause, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
+        let Time::Text(text) = Time::deserialize(from)?;
+        text.parse().map_err(D::Error::custom)
     }
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a number of bytes, or a text such as \"64K\"")]
+#[serde(
+    untagged,
+    expecting = "expected a number of bytes, or a text such as \"64K\""
+)]
 enum Written {
     Number(u64),
     Text(String),
@@ -84,7 +95,7 @@ impl<'de> Deserialize<'de> for Size {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a text, or a list of texts")]
+#[serde(untagged, expecting = "expected a text in quotes, or a list of texts")]
 enum Several {
     One(String),
     More(Vec<String>),
