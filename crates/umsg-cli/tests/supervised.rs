@@ -406,4 +406,7 @@ fn without_a_supervisor_a_static_program_is_refused() {
         .fails(120, &["the program is statically linked"]);
     finish(command.env("UMSG_RAW_SYSCALLS", "maybe"), b"")
         .fails(125, &["UMSG_RAW_SYSCALLS is maybe", "auto, on or off"]);
+    command.env_remove("UMSG_RAW_SYSCALLS");
+    finish(command.env("UMSG_DEV_MQUEUE", "maybe"), b"")
+        .fails(125, &["UMSG_DEV_MQUEUE is maybe", "on or off"]);
 }

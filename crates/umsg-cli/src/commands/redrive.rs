@@ -269,8 +269,9 @@ fn source(letter: &History) -> String {
 fn explain(why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
     match why {
         RedriveFailure::Open(OpenError::NotFound) => format!(
-            "no queue has this name in {}; create it, or name another queue with --to",
-            opened.directory().display()
+            "no queue has this name in {}; create it with --dead-letter {}, or name another queue with --to",
+            opened.directory().display(),
+            opened.name
         ),
         RedriveFailure::Send(SendError::Full) => {
             format!("{FULL}; receive from that queue first, and run the command again")

@@ -213,6 +213,7 @@ impl Run {
         let wait = self.wait()?;
         let raw = self.raw()?;
         let files = self.supervised_files()?;
+        let dev_mqueue = self.dev_mqueue()?;
         let namespace = place::namespace(cli).map_err(not_prepared)?;
         let libraries = preload::find().map_err(not_prepared)?;
         let path = program::find(name).map_err(|fault| self.failure(&fault))?;
@@ -244,10 +245,9 @@ impl Run {
         if let Some(wait) = wait {
             command.env(WAIT, wait.name());
         }
-        match self.dev_mqueue {
-            Some(Switch::On) => _ = command.env_remove(DEV_MQUEUE),
-            Some(Switch::Off) => _ = command.env(DEV_MQUEUE, "off"),
-            None => {}
+        match dev_mqueue {
+            Switch::On => _ = command.env_remove(DEV_MQUEUE),
+            Switch::Off => _ = command.env(DEV_MQUEUE, "off"),
         }
         let shares = match self.ipc_namespaces {
             Some(wish) => wish == IpcNamespaces::Share,
@@ -259,10 +259,7 @@ impl Run {
         if is_supervised {
             let settings = Settings {
                 files: files == Switch::On,
-                dev_mqueue: match self.dev_mqueue {
-                    Some(wish) => wish == Switch::On,
-                    None => std::env::var_os(DEV_MQUEUE).is_none_or(|value| value != "off"),
-                },
+                dev_mqueue: dev_mqueue == Switch::On,
                 ipc_namespaces: !shares,
             };
             supervisor::begin(namespace.path(), &home, settings)
@@ -298,6 +295,13 @@ impl Run {
         match self.supervised_files {
             Some(files) => Ok(files),
             None => Ok(chosen(SUPERVISED_FILES, Switch::name, "on or off")?.unwrap_or(Switch::On)),
+        }
+    }
+
+    fn dev_mqueue(&self) -> Result<Switch> {
+        match self.dev_mqueue {
+            Some(shown) => Ok(shown),
+            None => Ok(chosen(DEV_MQUEUE, Switch::name, "on or off")?.unwrap_or(Switch::On)),
         }
     }
 

@@ -157,7 +157,7 @@ impl Ends {
             None if creates => copied(namespace, name, (way, &opened))?,
             None => {
                 return Err(format!(
-                    "{name}: there is no queue of this name; make the queue (`umsg create {name}`), or give --create"
+                    "{name}: there is no queue of this name; create the queue (`umsg create {name}`), or give --create"
                 ));
             }
         };

@@ -79,7 +79,7 @@ impl Ends {
             Err(OpenError::NotFound) if creates => None,
             Err(error) => {
                 let advice = match error {
-                    OpenError::NotFound => "; create the queue, or give --create",
+                    OpenError::NotFound => "; with --create, this command creates it",
                     _ => "",
                 };
                 return Err(format!("{label}: {error}{advice}"));
