@@ -470,3 +470,22 @@ fn what_can_not_be_looked_at_is_an_error() {
     let outcome = site.umsg(&["doctor", "--all"]);
     outcome.fails(5, &["/letter: "]);
 }
+
+#[test]
+fn a_queue_whose_file_was_cut_off_is_not_said_to_be_in_use() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    site.umsg(&["send", "/q", "lost"]).text();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(site.path().join("mq/q"));
+    file.unwrap().set_len(100).unwrap();
+    let report = site.umsg(&["doctor", "/q", "--json"]);
+    assert_eq!(report.code, Some(5), "{report:?}");
+    let report: serde_json::Value = serde_json::from_slice(&report.output).unwrap();
+    let report = &report["queues"][0];
+    assert_eq!(
+        (&report["busy"], &report["healthy"]),
+        (&json!(false), &json!(false))
+    );
+}
