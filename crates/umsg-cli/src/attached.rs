@@ -52,6 +52,19 @@ impl Attached {
         why.unwrap_or_else(|| error.explain())
     }
 
+    /// Explains that no receive makes room for a message of `len` bytes, because it is larger than the whole queue. As in the kernel, its send waits.
+    pub fn explain_never_fits(&self, error: &SendError, len: usize) -> Option<String> {
+        let qbytes = match error {
+            SendError::Full | SendError::TimedOut => self.queue.entry().ok()?.qbytes,
+            _ => return None,
+        };
+        (len as u64 > qbytes).then(|| {
+            format!(
+                "the message has {len} bytes, and the queue has room for at most {qbytes} bytes; create the queue again with a larger --qbytes"
+            )
+        })
+    }
+
     /// Explains why no message was received, and what to do.
     pub fn not_received(&self, error: &ReceiveError) -> Failure {
         let why = match error {

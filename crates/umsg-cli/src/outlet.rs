@@ -145,7 +145,9 @@ impl Outlet<'_> {
                 )?;
                 Ok(sent.map_err(|error| Refusal {
                     code: error.code(),
-                    why: to.explain_send(&error),
+                    why: to
+                        .explain_never_fits(&error, message.len())
+                        .unwrap_or_else(|| to.explain_send(&error)),
                 }))
             }
         }

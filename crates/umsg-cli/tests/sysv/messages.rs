@@ -67,6 +67,11 @@ fn a_full_queue_is_waited_for_and_a_long_message_refused() {
         end(waiting).json(),
         json!({"queue": KEY, "messages": 1, "bytes": 1})
     );
+    site.umsg(&["send", KEY, "01234567890", "--timeout", "20ms"])
+        .fails(
+            3,
+            &["has 11 bytes, and the queue has room for at most 10 bytes"],
+        );
     let long = vec![b'x'; 8193];
     site.umsg_with_input(&["send", KEY], &long).fails(
         1,
