@@ -6,9 +6,13 @@ use super::Engine;
 use crate::leases::{LeaseRecord, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::Ring;
+use crate::posix_engine::segment::{Cell, Ring};
 use crate::posix_engine::tag::priority_of;
+use crate::waiters::{List, Waiters};
 use std::collections::BTreeMap;
+
+/// The number of attempts to read the totals of a queue that is in use.
+const ATTEMPTS: u32 = 8;
 
 /// The numbers of messages that ever entered and left a queue, and of their bytes. A salvage keeps the counts of messages, and restarts
 /// the counts of bytes with the bytes of the messages that it kept.
@@ -17,25 +21,53 @@ pub struct Totals {
     /// The number of messages that entered the queue. A reserved slot counts, too.
     pub sent: u64,
     pub sent_bytes: u64,
-    /// The number of messages that have left the queue, with the cancelled reservations. A leased or delayed message has not left the queue.
+    /// The number of messages that have left the queue, with the cancelled reservations. A leased, offered or delayed message has not left the queue.
     pub removed: u64,
     pub removed_bytes: u64,
 }
 
 impl Engine {
-    /// Returns the totals. The numbers belong to one instant only if the queue is idle. While a blocked sender's message is admitted, or a
-    /// reserved message is sent, `removed` may be too high by this message; if the process dies at this moment, until the next call. If the queue holds
-    /// messages, the call reads their records.
+    /// Returns the totals. `sent` is never smaller than `removed`.
+    ///
+    /// The numbers belong to one instant if no call changes the queue during a few attempts to read them. Otherwise a message that is moving at this
+    /// moment may be counted as removed too early or too late, and a later result may be smaller by this message. The same holds after the death of a
+    /// process in such a step, until the next call.
+    ///
+    /// If messages are held or offered, the call reads their records.
     pub fn totals(&self) -> Totals {
+        let mut before = self.pulse();
+        for _ in 0..ATTEMPTS {
+            let totals = self.totals_now();
+            let after = self.pulse();
+            if after == before {
+                return totals;
+            }
+            before = after;
+        }
+        self.totals_now()
+    }
+
+    /// Returns the words that change if a message enters the queue, leaves it, or becomes held.
+    fn pulse(&self) -> ([u64; 4], u32) {
+        let fixed = self.segment().fixed();
+        let words = [
+            fixed.published.removed(),
+            fixed.published.removed_bytes(),
+            fixed.published.entered().0,
+            fixed.receiver.held(),
+        ];
+        (words, Waiters::of(self.segment()).len(List::Offered))
+    }
+
+    fn totals_now(&self) -> Totals {
         let published = &self.segment().fixed().published;
         // The removed messages are read first: a message that has left the queue was sent before, so `sent` is never smaller than `removed`.
         let removed = published.removed();
         let removed_bytes = published.removed_bytes();
         let (entered, entered_bytes) = published.entered();
-        // The bytes of a held message count as removed in the published word.
-        let removed_bytes = removed_bytes
-            .wrapping_add(entered_bytes)
-            .wrapping_sub(self.held_bytes_hint());
+        // An offered message, and the bytes of a held message, count as removed in the published words.
+        let (offered, offered_bytes) = self.offered_hint();
+        let kept_bytes = self.held_bytes_hint().wrapping_add(offered_bytes);
         let (sent, is_batch) = self.ever_sent();
         let sent_bytes = self.segment().fixed().sender.bytes_sent(sent, is_batch);
         let (entered_later, bytes_later) = published.entered();
@@ -44,24 +76,52 @@ impl Engine {
         Totals {
             sent: sent.wrapping_add(entered_later),
             sent_bytes: sent_bytes.wrapping_add(bytes_later),
-            removed: at_least_0(removed.wrapping_add(entered)),
-            removed_bytes: at_least_0(removed_bytes),
+            removed: at_least_0(removed.wrapping_add(entered).wrapping_sub(offered)),
+            removed_bytes: at_least_0(
+                removed_bytes
+                    .wrapping_add(entered_bytes)
+                    .wrapping_sub(kept_bytes),
+            ),
         }
     }
 
-    /// Makes the totals of the bytes begin with the messages that the queue contains now. The counts are published, and no bytes were sent or taken
-    /// since the ring restarted.
-    pub(super) fn restart_totals(&self, receiving: ReceiverHeld<'_>) {
-        let published = &self.segment().fixed().published;
-        let stored = 0u64.wrapping_sub(published.removed_bytes());
-        let present = stored.wrapping_add(self.held_bytes_hint());
-        published.restart_entered_bytes(receiving, present);
+    /// Makes the totals of the bytes begin with the messages that the queue contains now; also the totals of the messages, unless the ring keeps its
+    /// position. The counts are published, no message is offered, and none was sent or taken since the ring restarted.
+    pub(super) fn restart_totals(&self, receiving: ReceiverHeld<'_>, keeps_position: bool) {
+        let fixed = self.segment().fixed();
+        let stored_bytes = 0u64.wrapping_sub(fixed.published.removed_bytes());
+        let bytes = stored_bytes.wrapping_add(self.held_bytes_hint());
+        let (entered, _) = fixed.published.entered();
+        // The process that overwrote the queue may have overwritten the word, too.
+        let messages = match keeps_position && entered >> 47 == 0 {
+            true => entered,
+            // The least number with which the messages in the queue have come.
+            false => fixed
+                .receiver
+                .stored(receiving)
+                .wrapping_add(fixed.receiver.held())
+                .saturating_sub(fixed.sender.sent()),
+        };
+        fixed.published.restart_entered(receiving, messages, bytes);
+    }
+
+    /// Returns the number of messages that are offered to receivers, and of their bytes.
+    fn offered_hint(&self) -> (u64, u64) {
+        let waiters = Waiters::of(self.segment());
+        if waiters.len(List::Offered) == 0 {
+            return (0, 0);
+        }
+        let nodes = waiters.all().map(|(_, node)| node);
+        let offered = nodes.filter(|node| List::of(node) == List::Offered);
+        offered.fold((0, 0), |(messages, bytes), node| {
+            let len = self.segment().cell(node.slot.get()).map(Cell::len);
+            (messages + 1, bytes + len.unwrap_or(0) as u64)
+        })
     }
 
     /// Returns the number of bytes in the leased and the delayed messages, and in those that are being moved back to their original queue.
     fn held_bytes_hint(&self) -> u64 {
-        let held = self.segment().fixed().receiver.held();
-        if held == 0 {
+        if self.segment().fixed().receiver.held() == 0 {
             return 0;
         }
         let is_held = |record: &LeaseRecord| {
@@ -70,13 +130,11 @@ impl Engine {
                 State::Leased | State::Delayed | State::Redriving
             )
         };
-        let records = Leases::of(self.segment()).all().map(|(_, record)| record);
-        let cell = |record: &LeaseRecord| self.segment().cell(record.slot.get());
-        // No more records than held messages are in one of these states, so the search ends early.
+        // The list may change during the walk, which its length bounds.
+        let records = Leases::of(self.segment()).iter().filter_map(Result::ok);
         records
-            .filter(|record| is_held(record))
-            .take(held.min(usize::MAX as u64) as usize)
-            .filter_map(|record| cell(record).ok())
+            .filter(|(_, record)| is_held(record))
+            .filter_map(|(_, record)| self.segment().cell(record.slot.get()).ok())
             .map(|cell| cell.len() as u64)
             .sum()
     }

@@ -147,7 +147,7 @@ impl Engine {
                 return Err(fault.into());
             }
         };
-        fixed.published.count_entered(receiving);
+        fixed.published.count_entered(receiving, 0);
         leases::set(record, State::Reserved);
         crash_point!(RESERVE_HELD);
         self.count_kind(receiving, State::Reserved, 1);

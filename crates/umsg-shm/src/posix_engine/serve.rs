@@ -113,13 +113,13 @@ impl Engine {
             // The messages in the ring were sent earlier, so they enter the store first. The ring is drained before the node is settled, because a
             // repair stores the message of a settled node at once.
             self.drain(receiving)?;
-            if !waiters::settle(node) {
-                continue;
-            }
             let found = self.in_hand(receiving, node.slot.get())?;
             let published = &self.segment().fixed().published;
-            published.count_entered(receiving);
-            published.count_entered_bytes(receiving, found.len);
+            published.count_entered(receiving, found.len);
+            if !waiters::settle(node) {
+                published.uncount_entered(receiving, found.len);
+                continue;
+            }
             crash_point!(ADMIT_ACCEPTED);
             // The age of the message counts from its admission.
             found.cell.renew(clock::monotonic_coarse());

@@ -4,6 +4,7 @@ use super::queue::Queue;
 use super::status::{self, Attributes, Statistics};
 use std::time::SystemTime;
 use umsg_shm::arena;
+use umsg_shm::leases;
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 use umsg_shm::waiters::{List, Waiters};
@@ -78,15 +79,22 @@ impl Queue {
         let totals = engine.totals();
         let (uid, gid) = self.owner;
         let attributes = status::attributes(engine);
+        // Relaxed: the number is only displayed.
+        let set_aside = fixed.leases.aside.load(Ordering::Relaxed);
         // Another process may have forged the numbers, so the sum must not overflow.
-        let occupied = (fixed.receiver.held() as usize).saturating_add(attributes.messages);
+        let taking_room = [
+            attributes.messages,
+            attributes.leased,
+            attributes.reserved,
+            attributes.delayed,
+            leases::in_the_way(set_aside) as usize,
+        ];
         Glance {
             uid,
             gid,
             attributes,
-            occupied,
-            // Relaxed: the number is only displayed.
-            set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
+            occupied: taking_room.into_iter().fold(0, usize::saturating_add),
+            set_aside: set_aside as usize,
             sent: totals.sent,
             sent_bytes: totals.sent_bytes,
             removed: totals.removed,

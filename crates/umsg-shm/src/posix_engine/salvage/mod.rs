@@ -153,7 +153,7 @@ impl Engine {
         salvage.rebuild_arena(both, real)?;
         salvage.number(both)?;
         crash_point!(SALVAGE_NUMBERED);
-        salvage.rebuild_ring(both)?;
+        let keeps_position = salvage.rebuild_ring(both)?;
         crash_point!(SALVAGE_EMPTIED);
         salvage.rebuild_store(receiving)?;
         Waiters::of(self.segment()).rebuild(receiving)?;
@@ -161,7 +161,7 @@ impl Engine {
         self.note_delayed(receiving);
         self.find_registration(receiving);
         self.publish_counts(receiving);
-        self.restart_totals(receiving);
+        self.restart_totals(receiving, keeps_position);
         // The rebuilt queue may contain more messages than its capacity, so senders must not use the room that they have read before.
         self.segment().fixed().forget_room(both);
         Ok(salvage.outcome)

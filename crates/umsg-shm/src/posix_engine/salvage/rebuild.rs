@@ -101,12 +101,13 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Makes a ring that contains only the free slots, from the senders' position on.
-    pub(super) fn rebuild_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
+    /// Makes a ring that contains only the free slots, from the senders' position on. Returns false if the positions start again at 0.
+    pub(super) fn rebuild_ring(&mut self, both: BothHeld<'_>) -> Result<bool, Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.next_position(both.sender());
         // The one-priority word has only 48 bits for a position, so a ring whose positions have reached 2^47 starts again at 0.
-        let first = if sent >> 47 == 0 { sent } else { 0 };
+        let goes_on = sent >> 47 == 0;
+        let first = if goes_on { sent } else { 0 };
         let mut free = 0;
         for (slot, cell) in self.cells() {
             cell.clear_stamp();
@@ -118,7 +119,7 @@ impl Salvage<'_> {
         }
         let max = self.engine.segment().layout().max_messages;
         fixed.restart_ring(both, first, free, max);
-        Ok(())
+        Ok(goes_on)
     }
 
     /// Rebuilds the store from the messages that are kept.

@@ -96,7 +96,8 @@ const _: () = {
 };
 
 /// Returns a hash of sizes and offsets. Most changes of fields change a size or an offset. A change without effect on sizes and offsets, such as
-/// swapping two fields or using spare bytes, needs another [`VERSION`].
+/// swapping two fields or using spare bytes, needs another [`VERSION`], unless other builds of this version may leave these bytes 0, as with
+/// `Published::entered`.
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, Deliveries, Fifo, HistoryRecord, LeaseRecord, Node, Notice, TraceRecord};

@@ -67,25 +67,35 @@ impl Published {
         self.removed.store(removed, Ordering::Release);
     }
 
-    /// Counts a message that enters the queue without a ring position. The caller counts the message before the message enters, so that the total of
-    /// removed messages does not go back if the caller dies: one message too many may be counted.
-    pub(crate) fn count_entered(&self, _: ReceiverHeld<'_>) {
-        // Relaxed, here and in `count_entered_bytes`: the words are only displayed, and only holders of the receiver lock store them.
+    /// Counts a message of `len` bytes that enters the queue without a ring position. The caller counts the message before it enters, so that no total
+    /// goes back if the caller dies: a message that does not enter may be counted.
+    pub(crate) fn count_entered(&self, receiving: ReceiverHeld<'_>, len: usize) {
+        // Relaxed, here and in the next functions: the words are only displayed, and only holders of the receiver lock store them.
         let entered = self.entered.load(Ordering::Relaxed);
         self.entered
             .store(entered.wrapping_add(1), Ordering::Relaxed);
+        self.count_entered_bytes(receiving, len);
     }
 
-    /// Counts the bytes of a message that enters the queue without a ring position. The bytes of a reserved slot count when its message is sent.
+    /// Takes back the count of a message that did not enter the queue.
+    pub(crate) fn uncount_entered(&self, _: ReceiverHeld<'_>, len: usize) {
+        let (entered, bytes) = self.entered();
+        self.entered
+            .store(entered.wrapping_sub(1), Ordering::Relaxed);
+        self.entered_bytes
+            .store(bytes.wrapping_sub(len as u64), Ordering::Relaxed);
+    }
+
+    /// Counts the bytes of a message in a reserved slot, before the message enters the queue.
     pub(crate) fn count_entered_bytes(&self, _: ReceiverHeld<'_>, len: usize) {
         let bytes = self.entered_bytes.load(Ordering::Relaxed);
         self.entered_bytes
             .store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
     }
 
-    /// Sets the number of these bytes. A salvage sets it, because it restarts the counts of the bytes.
-    pub(crate) fn restart_entered_bytes(&self, _: ReceiverHeld<'_>, bytes: u64) {
-        // Relaxed: the word is only displayed.
+    /// Sets the counts of the messages that entered the queue without a ring position, and of their bytes. A salvage sets the counts.
+    pub(crate) fn restart_entered(&self, _: ReceiverHeld<'_>, messages: u64, bytes: u64) {
+        self.entered.store(messages, Ordering::Relaxed);
         self.entered_bytes.store(bytes, Ordering::Relaxed);
     }
 

@@ -177,7 +177,7 @@ impl ReceiverSide {
     /// Returns the number of messages that are held longer than a call. Under the receiver lock, the result is exact. Without the lock, the result is
     /// a hint.
     #[inline(always)]
-    pub fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
