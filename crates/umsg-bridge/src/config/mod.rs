@@ -271,14 +271,11 @@ pub struct NewQueue {
 fn in_words(text: &str, error: &toml::de::Error) -> String {
     let mut why = error.message().to_owned();
     let words = [
-        (
-            "expected a sequence",
-            "expected a list: a table of bridges is [[bridge]], with two brackets",
-        ),
+        ("expected a sequence", "expected a list"),
         ("expected usize", "expected a whole number"),
         ("expected u32", "expected a whole number"),
         ("expected i64", "expected a whole number"),
-        ("expected a string", "expected a text in quotes"),
+        ("expected a string", "expected a string in quotes"),
         ("expected a boolean", "expected true or false"),
         ("duplicate key", "the setting is given twice"),
     ];
@@ -290,7 +287,11 @@ fn in_words(text: &str, error: &toml::de::Error) -> String {
         return why;
     };
     let line = before.matches('\n').count();
-    let setting = text.lines().nth(line).and_then(setting_of);
+    let written = text.lines().nth(line).unwrap_or_default();
+    if written.trim() == "[bridge]" {
+        return format!("line {}: write [[bridge]], with two brackets", line + 1);
+    }
+    let setting = setting_of(written);
     let setting = setting.map_or(String::new(), |name| format!(", `{name}`"));
     format!("line {}{setting}: {why}", line + 1)
 }
@@ -462,13 +463,20 @@ mod tests {
                 "ack_wait=30",
                 "line 7, `ack_wait`: expected a time in quotes, such as \"30s\"",
             ),
+            (
+                "create_stream={subjects='a'}",
+                "line 7, `create_stream`: invalid type: string \"a\", expected a list",
+            ),
             ("stream='T'", "line 7, `stream`: the setting is given twice"),
         ] {
             let error = Config::parse(&format!("{WHOLE}{setting}\n")).unwrap_err();
             assert!(error.contains(why), "{setting}: {error}");
         }
         let error = Config::parse(&WHOLE.replace("[[bridge]]", "[bridge]")).unwrap_err();
-        assert!(error.contains("[[bridge]], with two brackets"), "{error}");
+        assert!(
+            error.contains("line 1: write [[bridge]], with two brackets"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -95,7 +95,10 @@ impl<'de> Deserialize<'de> for Size {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a text in quotes, or a list of texts")]
+#[serde(
+    untagged,
+    expecting = "expected a string in quotes, or a list of strings"
+)]
 enum Several {
     One(String),
     More(Vec<String>),
