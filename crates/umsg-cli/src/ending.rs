@@ -65,10 +65,13 @@ impl Ending {
 
     /// Waits for signals until [`Self::finish`] is called.
     pub fn supervise(&self) {
-        let mut count = 0;
+        let (mut count, mut is_asked) = (0, false);
         loop {
-            let pause = (count > 0).then_some(PERSISTENCE);
-            let ready = wait_for([self.signals.as_fd(), self.over.as_fd()], pause);
+            let pause = is_asked.then_some(PERSISTENCE);
+            // The event stays set, so it is waited for only once.
+            let asked = if is_asked { &self.over } else { &self.asked };
+            let events = [&self.signals, &self.over, asked].map(AsFd::as_fd);
+            let ready = wait_for(events, pause);
             if ready[1] {
                 return;
             }
@@ -80,10 +83,16 @@ impl Ending {
                     &self.urgent
                 });
             }
-            if count > 0 {
+            is_asked = is_asked || count > 0 || ready[2];
+            if is_asked {
                 lookout::interrupt(&self.receiver);
             }
         }
+    }
+
+    /// Ends the receiving, as the first signal does.
+    pub fn ask(&self) {
+        raise(&self.asked);
     }
 
     pub fn finish(&self) {

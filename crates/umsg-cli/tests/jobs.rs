@@ -542,16 +542,20 @@ fn the_end_of_the_stream_ends_workers_that_follow() {
 
 #[test]
 fn a_failed_command_ends_the_work_once_the_reader_of_the_output_has_ended() {
-    let shop = Shop::new(&["silent", "loud", "last"]);
-    let script = "read -r m; echo $m >>$T; [ $m = silent ] || echo output";
-    let mut child = start(&mut shop.command(&["--follow"], script, &[]));
-    drop(child.stdout.take());
-    let outcome = end(child);
-    let why = "a command failed, and the reader of standard output has ended";
-    assert!(
-        outcome.code == Some(1) && outcome.errors.contains(why),
-        "{outcome:?}"
-    );
-    assert_eq!(shop.traced(), ["silent", "loud"]);
-    assert_eq!(shop.figure("messages"), 2);
+    for jobs in ["1", "3"] {
+        let shop = Shop::new(&["silent"]);
+        // The commands that print are started after the other threads wait for a message.
+        let script = "read -r m; echo $m >>$T; [ $m = silent ] || echo output";
+        let options = ["--follow", "--jobs", jobs, "--retry-delay", "1h"];
+        let mut child = start(&mut shop.command(&options, script, &[]));
+        drop(child.stdout.take());
+        shop.wait_for_lines(1);
+        shop.0.umsg(&["send", "/jobs", "loud"]).text();
+        let outcome = end(child);
+        let why = "the reader of standard output has ended, and a message went back";
+        let says = outcome.errors.contains(why);
+        assert!(outcome.code == Some(1) && says, "{jobs} jobs: {outcome:?}");
+        assert_eq!(shop.traced(), ["silent", "loud"]);
+        assert_eq!(shop.figure("delayed"), 1);
+    }
 }

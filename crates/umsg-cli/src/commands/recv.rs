@@ -104,8 +104,8 @@ pub struct Recv {
     /// stay in the queue
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or the program that reads the output ends. With
-    /// --exec, a program that ended counts only once a command fails
+    /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or the program that reads the output ends.
+    /// With --exec, the command ends at the first failed command after that program has ended
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

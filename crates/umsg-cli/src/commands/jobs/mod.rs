@@ -137,6 +137,7 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
             is_over: false,
         }),
         kept: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
         failures: Mutex::new(VecDeque::new()),
         acknowledged: AtomicU64::new(0),
         returned: AtomicU64::new(0),
@@ -155,7 +156,10 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
         crew.ending.supervise();
     });
     crew.release();
-    let outcome = lock(&crew.turn).outcome.take().unwrap_or(Ok(()));
+    let outcome = match lock(&crew.failure).take() {
+        Some(failure) => Err(failure),
+        None => lock(&crew.turn).outcome.take().unwrap_or(Ok(())),
+    };
     // Relaxed: the threads have ended, and `thread::scope` has joined them.
     let (acknowledged, returned) = (
         crew.acknowledged.load(Ordering::Relaxed),
@@ -187,6 +191,8 @@ struct Crew<'a> {
     turn: Mutex<Turn>,
     /// Messages that return to the queue when umsg ends, so that each message is tried once.
     kept: Mutex<Vec<Held<'a>>>,
+    /// The failure that ended the work, apart from a failure to receive.
+    failure: Mutex<Option<Failure>>,
     failures: Mutex<VecDeque<Failed>>,
     acknowledged: AtomicU64,
     returned: AtomicU64,
@@ -212,9 +218,11 @@ impl Crew<'_> {
         }
     }
 
-    /// Ends the receiving with this failure, unless another thread has reported a failure before.
+    /// Ends the receiving with this failure, unless another thread has reported a failure before. Another thread may have the turn, and wait in the
+    /// queue.
     fn fail(&self, failure: Failure) {
-        lock(&self.turn).end(Err(failure));
+        lock(&self.failure).get_or_insert(failure);
+        self.ending.ask();
     }
 }
 
@@ -242,13 +250,14 @@ impl<'a> Crew<'a> {
         self.leave();
     }
 
-    /// Ends the receiving if a command has failed and the reader of standard output has ended: the commands would fail again and again.
+    /// Ends the receiving if the reader of standard output has ended. The caller has returned a message to the queue: the commands that print would
+    /// fail again and again.
     fn end_without_reader(&self) {
         if Direct::open().is_ok_and(Direct::is_abandoned) {
             self.fail(Failure::new(
                 Code::Failed,
                 format_args!(
-                    "{}: a command failed, and the reader of standard output has ended; start the program that reads the output again",
+                    "{}: the reader of standard output has ended, and a message went back to the queue; restart the program that reads the output",
                     self.plan.name
                 ),
             ));
