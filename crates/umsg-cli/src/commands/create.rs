@@ -23,8 +23,8 @@ use crate::{place, streams, values};
 
 /// Create a queue
 ///
-/// If the queue exists with the given attributes, the command succeeds, so that a script can run the command again. It changes nothing, but creates a
-/// missing dead-letter queue. If the
+/// If the queue exists with the given attributes, the command succeeds, so that a script can run the command again. The command then only creates a
+/// missing dead-letter queue; for that, the user has to own the queue. If the
 /// attributes of an existing queue differ from the options, the command fails and prints these attributes. With --exclusive, the command fails if the
 /// queue exists.
 ///
@@ -105,11 +105,13 @@ impl Create {
             return Err(name.has_no("--qbytes", "use --max-messages and --message-size"));
         }
         let (queue, is_new) = self.open(namespace, name)?;
-        let status = queue.status();
+        let mut status = queue.status();
         self.compare(name, &status)?;
         if !is_new {
             self.policy
-                .provide_dead_letter_queue(namespace, name, &status)?;
+                .provide_dead_letter_queue(namespace, name, &status, self.mode)?;
+            // The dead-letter queue may have been the only reason why messages are set aside.
+            status = queue.status();
         }
         match self.format.json {
             true => tell_named(name, &status).map_err(|failure| match is_new {
@@ -302,13 +304,20 @@ fn code_out_of_range(what: &str, value: u64) -> Code {
 /// Explains that the value of an option is out of range, and how to raise the limit if the queue's format permits more.
 fn out_of_range(what: &str, value: u64, max: u64) -> String {
     let option = what.replace('_', "-");
-    let hint = match value {
-        0 => "",
-        _ if max == most(what) => "; no queue can have more",
-        _ => &format!(
-            "; {max} is the namespace's limit, and `umsg limits --max-{}` raises it",
-            option.trim_start_matches("max-")
-        ),
+    let limit = match what {
+        "message_size" => "max-message-size",
+        _ => "max-messages",
+    };
+    let most = most(what);
+    let hint = match (value, value > most) {
+        (0, _) => "",
+        (_, true) if max == most => "; no queue can have more",
+        (_, true) => {
+            &format!("; {max} is the namespace's limit, and no queue can have more than {most}")
+        }
+        (_, false) => {
+            &format!("; {max} is the namespace's limit, and `umsg limits --{limit}` raises it")
+        }
     };
     format!("--{option} must be from 1 to {max}, not {value}{hint}")
 }

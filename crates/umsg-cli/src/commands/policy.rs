@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use rustix::fs::Mode;
 use umsg::Namespace;
 use umsg::posix::{OnFull, OpenError, OpenOptions, Status};
 
@@ -138,12 +137,13 @@ impl Policy {
         }
     }
 
-    /// Creates the dead-letter queue of an existing queue if it is missing, with the attributes and the mode of the queue.
+    /// Creates the dead-letter queue of an existing queue if it is missing, with the capacity of the queue, and with `mode` as for a new queue.
     pub fn provide_dead_letter_queue(
         &self,
         namespace: &Namespace,
         queue: &Name,
         found: &Status,
+        mode: Option<u32>,
     ) -> Result {
         let Some(dead_letter) = &self.dead_letter else {
             return Ok(());
@@ -162,16 +162,17 @@ impl Policy {
             );
             return Err(Failure::new(Code::Failed, line));
         }
-        rustix::process::umask(Mode::empty());
-        let (messages, size) = (found.attributes.max_messages, found.attributes.message_size);
-        let created = open(
-            OpenOptions::new()
-                .create(true)
-                .mode(found.mode)
-                .max_messages(messages as u32)
-                .message_size(size as u32),
-        );
-        match created {
+        let attributes = found.attributes;
+        let mut options = OpenOptions::new();
+        options
+            .create(true)
+            .max_messages(attributes.max_messages as u32)
+            .message_size(attributes.message_size as u32);
+        if let Some(mode) = mode {
+            // The umask is already 0, as for a new queue.
+            options.mode(mode);
+        }
+        match open(&mut options) {
             Ok(_) => Ok(()),
             Err(error) => Err(Failure::of(dead_letter, error)),
         }
