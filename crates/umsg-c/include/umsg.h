@@ -1162,9 +1162,9 @@ int umsg_mq_lease_history(const struct umsg_mq_lease *lease,
 /*
  * Gets the history of a dead letter in a queue.
  *
- * n counts the messages that have a history, in order of delivery, from 0. The messages stay in the queue. size is
- * sizeof(struct umsg_mq_history), as for umsg_mq_lease_history(3). Other receivers wait during the call, for a time in proportion to the number of
- * messages.
+ * n counts the messages that have a history, in order of delivery, from 0. A message that was sent back to this queue does not count. The messages
+ * stay in the queue. size is sizeof(struct umsg_mq_history), as for umsg_mq_lease_history(3). Other receivers wait during the call, for a time in
+ * proportion to the number of messages.
  *
  * Return value:
  * On success, the call returns 1, or 0 if the queue has at most n messages with a history. On error, -1 is returned, and errno is set to indicate

@@ -55,7 +55,8 @@ pub struct Limits {
     /// System V: maximum number of queues, from 0 to 32K; 0 allows no new queues [default: 32000]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_hyphen_values = true)]
     msgmni: Option<u32>,
-    /// System V: largest msg_qbytes (bytes of all messages in a queue) that a queue's owner can set [default: 1G]
+    /// System V: largest msg_qbytes (bytes of all messages in a queue) that a queue's owner can set. Values up to msgmnb are always allowed
+    /// [default: 1G]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     max_qbytes: Option<u32>,
     /// Refuse modes that only umsg's library can enforce: modes with send-only or receive-only access, such as 0622 and 0644. The option applies to
@@ -306,7 +307,7 @@ fn table(limits: &umsg::Limits) -> Table<3> {
         (
             "max-qbytes",
             limits.max_qbytes,
-            "System V: maximum that an owner may set for a queue",
+            "System V: maximum that an owner may set for a queue, if above msgmnb",
         ),
     ] {
         row(option, value.to_string(), meaning);

@@ -201,6 +201,31 @@ impl Redrive {
         Ok(())
     }
 
+    /// Explains why messages were not sent back, and what to do.
+    fn explain(&self, why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
+        match why {
+            RedriveFailure::Open(OpenError::NotFound) => {
+                let place = opened.directory().display();
+                match self.to {
+                    Some(_) => format!(
+                        "no queue has this name in {place}; create it, or name another queue with --to"
+                    ),
+                    None => format!(
+                        "no queue has this name in {place}; create it with --dead-letter {}, or name another queue with --to",
+                        opened.name
+                    ),
+                }
+            }
+            RedriveFailure::Send(SendError::Full) => {
+                format!("{FULL}; receive from that queue first, and run the command again")
+            }
+            RedriveFailure::Send(SendError::Closed) => closed(to),
+            RedriveFailure::Open(error) => with_hint(&error.explain(), "--to names another queue"),
+            RedriveFailure::Send(error) => error.explain(),
+            other => with_command(other, "--to names the queue to send the messages to"),
+        }
+    }
+
     fn send_back(&self, opened: &Opened<'_>) -> Result {
         let redriven = opened
             .queue
@@ -228,7 +253,7 @@ impl Redrive {
             let count = counted(refused.messages);
             say(format_args!(
                 "{queue}: {}; {count} stayed in {}",
-                explain(&refused.why, queue, opened),
+                self.explain(&refused.why, queue, opened),
                 opened.name
             ));
         }
@@ -263,24 +288,6 @@ fn source(letter: &History) -> String {
     name.map_or("unknown".to_owned(), |name| {
         text::on_one_line(name.as_bytes())
     })
-}
-
-/// Explains why messages were not sent back, and what to do.
-fn explain(why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
-    match why {
-        RedriveFailure::Open(OpenError::NotFound) => format!(
-            "no queue has this name in {}; create it with --dead-letter {}, or name another queue with --to",
-            opened.directory().display(),
-            opened.name
-        ),
-        RedriveFailure::Send(SendError::Full) => {
-            format!("{FULL}; receive from that queue first, and run the command again")
-        }
-        RedriveFailure::Send(SendError::Closed) => closed(to),
-        RedriveFailure::Open(error) => with_hint(&error.explain(), "--to names another queue"),
-        RedriveFailure::Send(error) => error.explain(),
-        other => with_command(other, "--to names the queue to send the messages to"),
-    }
 }
 
 /// The result of `umsg redrive`, as --json prints it.

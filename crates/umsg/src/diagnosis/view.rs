@@ -46,17 +46,20 @@ pub(super) fn take<S: Subject>(
     layout: S::Layout,
     namespace: &Namespace,
 ) -> Result<View<S>, OpenError> {
-    let mut held = None;
+    // The words of the last copy with a held lock.
+    let mut held: Option<Option<Vec<u8>>> = None;
     for look in 0..LOOKS {
         let before = pulse::<S>(file);
         let segment = copy::<S>(file, layout, namespace)?;
-        // A file that was cut off before these words changes no more than one that no process uses.
+        // If the file ends before these words, both readings are None, and nothing can change them.
         let is_still = pulse::<S>(file) == before;
         match (is_still, segment.is_held()) {
             (true, false) => return Ok(View::new(segment, is_still, before)),
             // A lock is held all the time and nothing changes: its owner is stopped, dead or stuck.
-            (true, true) if held == before => return Ok(View::new(segment, is_still, before)),
-            (true, true) => held = before,
+            (true, true) if held.as_ref() == Some(&before) => {
+                return Ok(View::new(segment, is_still, before));
+            }
+            (true, true) => held = Some(before),
             _ if look + 1 == LOOKS => return Ok(View::new(segment, is_still, before)),
             _ => {}
         }

@@ -55,8 +55,8 @@ pub struct Limits {
     pub msgmnb: u32,
     /// The largest number of System V queues at a time: 0 to 32,768. The default is 32,000, as in the kernel.
     pub msgmni: u32,
-    /// The largest `msg_qbytes` that a queue's owner may set (`IPC_SET`), in bytes. The default is 1 GiB. More needs CAP_SYS_RESOURCE. The
-    /// kernel's limit is `msgmnb`.
+    /// The largest `msg_qbytes` that a queue's owner may set (`IPC_SET`), in bytes. The default is 1 GiB. An owner may always set up to `msgmnb`, which
+    /// is the kernel's limit. More needs CAP_SYS_RESOURCE.
     pub max_qbytes: u32,
     /// Limits the bytes of each user's POSIX queues by the creator's RLIMIT_MSGQUEUE (getrlimit(2)), as the kernel computes them: the whole
     /// capacity of each queue counts, used or not. Off by default.

@@ -388,6 +388,8 @@ impl Queue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// A message that was sent back to this queue counts as a dead letter of it only if `which` names the queue to send it to ([`Redrive::to`]).
+    ///
     /// # Blocking
     /// Does not wait for room. If a process is stopped inside an operation on the destination queue, a step waits for at most a second.
     ///

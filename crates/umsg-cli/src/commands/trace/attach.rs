@@ -209,19 +209,21 @@ fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
         .map(|symbol| symbol.st_value(order))
 }
 
-/// The file of the security module that permits traces of children only. Source: ptrace(2).
+/// The file of the security module that permits traces of children only, unless the file contains 0. Source: ptrace(2).
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 fn unreachable_memory(pid: Pid, error: &io::Error) -> Failure {
     let advice = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => match std::path::Path::new(YAMA).exists() {
-            true => {
-                "the kernel does not permit this user to trace the process: set kernel.yama.ptrace_scope to 0 (see ptrace(2)), or start the program with `umsg trace`"
+        Some(libc::EPERM | libc::EACCES) => {
+            match std::fs::read_to_string(YAMA).is_ok_and(|scope| scope.trim() != "0") {
+                true => {
+                    "the kernel does not permit this user to trace the process: set kernel.yama.ptrace_scope to 0 (see ptrace(2)), or start the program with `umsg trace`"
+                }
+                false => {
+                    "the kernel does not permit this user to trace the process: run the command as the process's user or as root, or start the program with `umsg trace`"
+                }
             }
-            false => {
-                "the kernel does not permit this user to trace the process: run the command as the process's user or as root, or start the program with `umsg trace`"
-            }
-        },
+        }
         Some(libc::ESRCH | libc::ENOENT) => "the process has ended",
         Some(libc::EFAULT) => "the process has executed another program",
         _ => "the memory of the process can't be read",
