@@ -9,6 +9,7 @@ use support::child::{Child, Exit, stop};
 use support::place::Place;
 use support::wait_until;
 use umsg::posix::{self, Queue, ReceiveError};
+use umsg::sysv;
 use umsg_shm::crash;
 
 const STUCK: Duration = Duration::from_secs(20);
@@ -132,6 +133,55 @@ fn a_message_that_moves_to_another_queue_leaves_one_and_comes_to_the_other() {
     assert_eq!(totals(&dead), [1, 0, 3, 0]);
     assert_eq!(dead.try_receive_vec().unwrap().data, b"bad");
     assert_eq!(totals(&dead), [1, 1, 3, 3]);
+}
+
+#[test]
+fn a_system_v_message_that_is_leased_or_delayed_has_come_and_not_left() {
+    let (_place, queue) = Place::new().with_sysv_queue(7);
+    let seen = || {
+        let now = queue.glance().unwrap();
+        (now.sent, now.removed)
+    };
+    queue.try_send_after(1, b"later", SHORT).unwrap();
+    assert_eq!(seen(), (1, 0));
+    let job = queue.receive_lease_timeout(sysv::Want::Any, STUCK).unwrap();
+    assert_eq!(seen(), (1, 0));
+    job.return_after(SHORT).unwrap();
+    assert_eq!(seen(), (1, 0));
+    let job = queue.receive_lease_timeout(sysv::Want::Any, STUCK).unwrap();
+    assert_eq!((seen(), job.deliveries()), ((1, 0), 2));
+    job.acknowledge().unwrap();
+    assert_eq!(seen(), (1, 1));
+}
+
+#[test]
+fn a_killed_waiter_is_counted() {
+    let place = Place::new();
+    let (queue, typed) = (place.create("/q", 1, 8), place.create_sysv(7));
+    let kill_waiting = |wait: &dyn Fn(), waits: &dyn Fn() -> bool| {
+        let mut waiter = Child::run(|| {
+            wait();
+            0
+        });
+        assert!(wait_until(STUCK, waits), "no process waits");
+        waiter.kill();
+    };
+    kill_waiting(&|| drop(place.open("/q").receive_vec()), &|| {
+        queue.glance().blocked_receivers == 1
+    });
+    queue.try_send(b"job", 0).unwrap();
+    assert_eq!(queue.status().statistics.waiters_died, 1);
+    kill_waiting(&|| place.open("/q").send(b"more", 0).unwrap(), &|| {
+        queue.glance().blocked_senders == 1
+    });
+    queue.try_receive_vec().unwrap();
+    assert_eq!(queue.status().statistics.waiters_died, 2);
+    kill_waiting(
+        &|| drop(place.open_sysv(7).receive_vec(sysv::Want::Any)),
+        &|| typed.glance().unwrap().blocked_receivers == 1,
+    );
+    typed.try_send(1, b"job").unwrap();
+    assert_eq!(typed.glance().unwrap().statistics.waiters_died, 1);
 }
 
 /// Kills a process at a point of `work`, then checks that no total goes back, and that the totals agree with the messages in the queue.

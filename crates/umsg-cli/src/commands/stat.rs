@@ -230,7 +230,7 @@ fn print(
     )?;
     let (spins, given_up) = (counted.spins_paid, counted.given_up);
     waits(&mut line, spins, given_up)?;
-    let repairs = counted.sender_repairs + counted.receiver_repairs;
+    let repairs = u64::from(counted.sender_repairs) + u64::from(counted.receiver_repairs);
     line(
         "deaths",
         format!("{} waiting, {repairs} repaired", counted.waiters_died),

@@ -54,6 +54,7 @@ impl Engine {
         while let Some((index, node)) = waiters.first(List::Receivers)? {
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             if waiters::state(node) != State::Waiting {
+                self.count_death(node);
                 waiters.remove(receiving, node)?;
                 continue;
             }
@@ -131,12 +132,20 @@ impl Engine {
         Ok(admitted)
     }
 
+    /// Counts the death of a node's thread, if the thread died while it waited. The caller removes the node from its list.
+    fn count_death(&self, node: &Node) {
+        if waiters::has_died(node) {
+            self.segment().fixed().counters.count(Event::WaiterDied);
+        }
+    }
+
     /// Removes a sender's node from its list. If the node has a slot, frees the slot: the message was never sent.
     pub(super) fn withdraw_sender(
         &self,
         receiving: ReceiverHeld<'_>,
         node: &Node,
     ) -> Result<(), Fault> {
+        self.count_death(node);
         let slot = node.slot.get();
         if slot == NO_SLOT {
             return Waiters::of(self.segment()).remove(receiving, node);

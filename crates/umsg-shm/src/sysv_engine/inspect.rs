@@ -332,10 +332,25 @@ impl Engine {
         }
     }
 
-    /// Returns the number of messages that ever came to the queue, without the lock. A delayed message is included from its delivery time on. A
-    /// salvage sets the number to that of the queued messages.
+    /// Returns the number of messages that ever came to the queue, without the lock. A salvage sets the number to that of the messages in the queue.
     pub fn ever_sent(&self) -> u64 {
-        self.fixed().control.last_number()
+        self.fixed()
+            .control
+            .last_number()
+            .wrapping_add(self.first_delays_hint())
+    }
+
+    /// Returns how many delayed messages wait for their first delivery. Each of them gets its number at its delivery time.
+    fn first_delays_hint(&self) -> u64 {
+        if self.counts_hint().delayed == 0 {
+            return 0;
+        }
+        // The list may change during the walk, which its length bounds.
+        let records = Leases::of(self.segment()).iter().filter_map(Result::ok);
+        let is_first = |record: &leases::LeaseRecord| {
+            leases::State::of(record) == leases::State::Delayed && record.deliveries.get() == 0
+        };
+        records.filter(|(_, record)| is_first(record)).count() as u64
     }
 
     /// Returns the time at which the oldest queued message was sent, in nanoseconds since 1970, without the lock. None if the queue is empty.

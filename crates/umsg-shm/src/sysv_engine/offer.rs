@@ -67,7 +67,7 @@ impl Engine {
         let mut taken = false;
         self.each_waiter(List::Receivers, |waiter| {
             if waiters::state(waiter.node()) != State::Waiting {
-                self.waiters().remove(receiving, waiter.node())?;
+                self.withdraw(receiving, waiter)?;
                 return Ok(ControlFlow::Continue(()));
             }
             if !is_wanted(waiter.record.want(), mtype) {
@@ -259,7 +259,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         if waiters::state(waiter.node()) != State::Waiting {
-            return self.waiters().remove(receiving, waiter.node());
+            return self.withdraw(receiving, waiter);
         }
         let Some(slot) = self.order().first(waiter.record.want())? else {
             return Ok(());

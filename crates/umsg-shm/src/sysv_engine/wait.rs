@@ -442,6 +442,9 @@ impl Engine {
         waiter: Waiter<'_>,
     ) -> Result<(), Fault> {
         let (node, list) = (waiter.node(), List::of(waiter.node()));
+        if waiters::has_died(node) {
+            self.fixed().counters.count(Event::WaiterDied);
+        }
         self.waiters().remove(receiving, node)?;
         let slot = node.slot.get();
         if list == List::Senders && slot != NO_SLOT {

@@ -69,6 +69,11 @@ pub fn state(node: &Node) -> State {
     }
 }
 
+/// Returns whether the kernel has marked the node of a thread that died while it waited.
+pub(crate) fn has_died(node: &Node) -> bool {
+    matches!(state(node), State::DiedWaiting | State::DiedSettled)
+}
+
 /// Offers the message in the receiver's slot, or admits the sender's message. Returns false if the thread has given up or died.
 #[must_use]
 pub(crate) fn settle(node: &Node) -> bool {

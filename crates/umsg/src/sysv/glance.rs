@@ -64,13 +64,14 @@ impl Queue {
         let fixed = segment.fixed();
         let leased = counts.leased.saturating_sub(counts.delayed);
         let sent = self.engine.ever_sent();
+        let present = counts.messages.saturating_add(counts.leased);
         let glance = Glance {
             entry: Entry::of(self.id(), fixed, &counts),
             leased,
             delayed: counts.delayed,
             leased_bytes: counts.leased_bytes,
             sent,
-            removed: sent.saturating_sub(counts.messages.saturating_add(leased)),
+            removed: sent.saturating_sub(present),
             oldest: self
                 .engine
                 .oldest_hint()
