@@ -3,7 +3,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::ChildStdout;
+use std::process::{ChildStdout, Stdio};
 
 use serde_json::Value;
 use support::patients::Killed;
@@ -116,6 +116,26 @@ fn each_message_of_a_blocked_sender_is_shown_and_counted() {
     for (name, count) in [("sent_messages", 5), ("sent_bytes", 45)] {
         let line = format!("umsg_queue_{name}_total{{kind=\"posix\",queue=\"/q\"}} {count}\n");
         assert!(metrics.contains(&line), "{metrics}");
+    }
+}
+
+#[test]
+fn a_delayed_message_and_one_of_a_killed_receiver_are_shown_without_another_call() {
+    let site = Site::new();
+    for queue in ["/q", "key:9"] {
+        site.umsg(&["create", queue]).text();
+        site.umsg(&["send", queue, "leased"]).text();
+        let mut holder = site.command(&["recv", queue, "--ack"]);
+        let mut holder = Killed(start(holder.stdin(Stdio::piped())));
+        let mut printed = BufReader::new(holder.0.stdout.take().unwrap());
+        printed.read_line(&mut String::new()).unwrap();
+        let mut watcher = Watcher::start(&site, &[queue, "--json", "--count", "2"]);
+        site.umsg(&["send", queue, "later", "--after", "300ms"])
+            .text();
+        assert_eq!(data(&watcher.line()), "later");
+        drop(holder);
+        assert_eq!(data(&watcher.line()), "leased");
+        assert_eq!(watcher.end(), (Some(0), String::new()));
     }
 }
 

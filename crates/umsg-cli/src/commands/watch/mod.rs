@@ -35,6 +35,9 @@ use memory::Memory;
 
 /// The time between two looks. In a look, the command copies messages at the head of the queue.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The time between two looks at an unchanged queue with held messages.
+const HELD: Duration = Duration::from_millis(200);
 /// The maximum number of messages that a look copies. Receivers wait during the copy.
 const MOST: usize = 256;
 /// The approximate maximum number of bytes that a look copies.
@@ -116,6 +119,8 @@ enum Watched<'a> {
 struct Passed {
     sent: u64,
     removed: u64,
+    /// The leased and the delayed messages, which may come back without a call of another process.
+    held: u64,
 }
 
 impl Watch {
@@ -197,10 +202,14 @@ impl Watching<'_> {
         let begin = watched.passed()?;
         let mut last = None;
         let mut checked = Instant::now();
+        let mut looked = checked;
         loop {
             let passed = watched.passed()?;
-            if last != Some(passed) {
+            // A look delivers the messages whose delay or holder has ended.
+            let may_return = passed.held != 0 && looked.elapsed() >= HELD;
+            if last != Some(passed) || may_return {
                 let messages = watched.look()?;
+                looked = Instant::now();
                 let waiting = messages.len() as u64;
                 if self.show(messages, decoder)? {
                     break;
@@ -290,14 +299,21 @@ impl<'a> Watched<'a> {
         match self {
             Watched::Posix(opened) => {
                 let seen = opened.queue.glance();
-                let (sent, removed) = (seen.sent, seen.removed);
-                Ok(Passed { sent, removed })
+                Ok(Passed {
+                    sent: seen.sent,
+                    removed: seen.removed,
+                    held: (seen.attributes.leased as u64)
+                        .saturating_add(seen.attributes.delayed as u64),
+                })
             }
             Watched::SystemV(attached) => {
                 let seen = attached.queue.glance();
                 let seen = seen.map_err(|error| gone(attached, error))?;
-                let (sent, removed) = (seen.sent, seen.removed);
-                Ok(Passed { sent, removed })
+                Ok(Passed {
+                    sent: seen.sent,
+                    removed: seen.removed,
+                    held: seen.leased.saturating_add(seen.delayed),
+                })
             }
         }
     }
@@ -312,6 +328,8 @@ impl<'a> Watched<'a> {
                 Ok(messages.into_iter().map(Seen::posix).collect())
             }
             Watched::SystemV(attached) => {
+                // The call delivers the messages whose delay or holder has ended. Its errors are also those of the next call.
+                let _ = attached.queue.status();
                 let messages = attached.queue.messages(most(attached.queue.msgmax()));
                 let messages = messages.map_err(|error| match error {
                     sysv::ReceiveError::Removed => gone(attached, ControlError::Removed),
