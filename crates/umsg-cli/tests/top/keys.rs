@@ -218,6 +218,14 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     terminal.shows(&["1 dead letter sent back"]);
     assert_eq!(messages("/jobs"), 2);
 
+    // The answer to a question about a queue does not remove another queue of the same name.
+    terminal.press(&["X"]);
+    terminal.shows(&["Remove /jobs.dead with its messages?"]);
+    site.umsg(&["rm", "/jobs.dead"]).text();
+    site.umsg(&["create", "/jobs.dead", "--max-messages", "77"])
+        .text();
+    terminal.press(&["y"]);
+    terminal.shows(&["/jobs.dead: another queue has the name now", " 77 "]);
     terminal.press(&["X"]);
     terminal.shows(&["Remove /jobs.dead with its messages?"]);
     terminal.press(&["y"]);

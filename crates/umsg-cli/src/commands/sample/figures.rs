@@ -91,6 +91,8 @@ pub struct Figures {
     pub labels: Arc<str>,
     /// The identifier of a System V queue.
     pub id: Option<i32>,
+    /// The device and inode number of a POSIX queue's file: another queue of the same name has another file.
+    pub file: Option<(u64, u64)>,
     /// The owner's user id.
     pub uid: u32,
     pub messages: u64,
@@ -134,6 +136,7 @@ impl Figures {
             queue: Arc::from(""),
             labels: Arc::from(""),
             id: None,
+            file: None,
             uid: 0,
             messages: 0,
             bytes: None,
@@ -168,13 +171,18 @@ impl Figures {
         }
     }
 
-    pub fn posix(Label { queue, labels }: Label, seen: &posix::Glance) -> Figures {
+    pub fn posix(
+        Label { queue, labels }: Label,
+        file: (u64, u64),
+        seen: &posix::Glance,
+    ) -> Figures {
         let (attributes, counted) = (seen.attributes, seen.statistics);
         Figures {
             kind: Kind::Posix,
             queue,
             labels,
             id: None,
+            file: Some(file),
             uid: seen.uid,
             messages: attributes.messages as u64,
             bytes: Some(attributes.bytes),
@@ -220,6 +228,7 @@ impl Figures {
             queue,
             labels,
             id: Some(entry.id),
+            file: None,
             uid: entry.uid,
             messages: entry.messages,
             bytes: Some(entry.bytes),
@@ -262,6 +271,7 @@ impl Figures {
             queue,
             labels,
             id: None,
+            file: None,
             uid: found.uid,
             messages: seen.messages,
             bytes: None,

@@ -179,7 +179,8 @@ impl<'a> Gatherer<'a> {
         }
         self.posix.end();
         snapshot.figures = parallel::map(&mut queues, SHARE, |named| {
-            Figures::posix(named.label.clone(), &named.queue.glance())
+            let queue = &named.queue;
+            Figures::posix(named.label.clone(), queue.identity(), &queue.glance())
         });
         Ok(())
     }

@@ -29,9 +29,10 @@ pub enum Task {
     Examine(Subject),
     /// Copies the messages.
     Read(Subject),
-    /// Receives and drops the messages.
-    Purge(Subject),
-    Remove(Subject),
+    /// Receives and drops the messages, if the queue still has this file.
+    Purge(Subject, Option<(u64, u64)>),
+    /// Removes the queue, if it still has this file.
+    Remove(Subject, Option<(u64, u64)>),
     /// Sends dead letters back: all of them, or the one with this ID.
     Requeue(Subject, Option<u64>),
 }
@@ -133,12 +134,18 @@ impl Task {
                 let found = namespace().and_then(|there| read(&there, &subject));
                 Done::Read(subject, found.map_err(line))
             }
-            Task::Purge(subject) => {
-                let purged = namespace().and_then(|there| purge(&there, &subject));
+            Task::Purge(subject, file) => {
+                let purged = namespace().and_then(|there| {
+                    check_file(&there, &subject, file)?;
+                    purge(&there, &subject)
+                });
                 Done::Told(purged.map_err(line))
             }
-            Task::Remove(subject) => {
-                let removed = namespace().and_then(|there| remove(&there, &subject));
+            Task::Remove(subject, file) => {
+                let removed = namespace().and_then(|there| {
+                    check_file(&there, &subject, file)?;
+                    remove(&there, &subject)
+                });
                 let told = removed.map(|()| format!("{}: removed", subject.lossy()));
                 Done::Told(told.map_err(line))
             }
@@ -147,6 +154,21 @@ impl Task {
                 Done::Told(sent.map_err(line))
             }
         }
+    }
+}
+
+/// Fails if the name of a POSIX queue now leads to another file than `file`, the one of the queue that the question named.
+fn check_file(namespace: &Namespace, subject: &Subject, file: Option<(u64, u64)>) -> Result {
+    let (Subject::Queue(Address::Posix(name)), Some(_)) = (subject, file) else {
+        return Ok(());
+    };
+    // A queue that can't be opened is not compared: the action itself fails, or removes a corrupted file.
+    match Opened::open(namespace, name, Purpose::Look) {
+        Ok(opened) if Some(opened.queue.identity()) != file => {
+            let line = format_args!("{name}: another queue has the name now; nothing was changed");
+            Err(Failure::new(Code::Failed, line))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -237,7 +237,11 @@ impl App {
         }
     }
 
-    fn ask(&mut self, sentence: impl FnOnce(&str) -> String, task: impl FnOnce(Subject) -> Task) {
+    fn ask(
+        &mut self,
+        sentence: impl FnOnce(&str) -> String,
+        task: impl FnOnce(Subject, Option<(u64, u64)>) -> Task,
+    ) {
         if self.read_only {
             self.told = Some(Err("--read-only: no queue is changed".to_owned()));
         } else if let Some((key, subject)) = self.subject() {
@@ -245,9 +249,10 @@ impl App {
                 Key::Queue(_, name) | Key::Refused(_, name) | Key::Group(name) => name.clone(),
             };
             let name = text::on_one_line(name.as_bytes());
+            let file = self.row(&key).and_then(|row| row.figures.file);
             self.question = Some(Question {
                 text: sentence(&name),
-                task: task(subject),
+                task: task(subject, file),
             });
         }
     }
@@ -285,7 +290,7 @@ impl App {
             Some(id) => format!("Send dead letter {id} of {name} back to its queue?"),
             None => format!("Send all dead letters of {name} back to their queues?"),
         };
-        self.ask(text, |subject| Task::Requeue(subject, id));
+        self.ask(text, |subject, _| Task::Requeue(subject, id));
     }
 
     pub fn mouse(&mut self, event: MouseEvent) {
