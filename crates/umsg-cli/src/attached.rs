@@ -4,7 +4,7 @@ use umsg::Namespace;
 use umsg::sysv::{self, ControlError, OpenOptions, Queue, ReceiveError, SendError};
 
 use crate::address::Label;
-use crate::failure::{Code, Explain, Failure, Result, closed};
+use crate::failure::{Code, Explain, Failure, NO_MATCH, Result, closed, without_advice};
 use crate::held_up;
 use crate::lookout::Lookout;
 use crate::rights;
@@ -72,8 +72,27 @@ impl Attached {
             ReceiveError::PermissionDenied => self.denied(),
             _ => None,
         };
+        let why = why.or_else(|| self.others(error));
         let why = why.unwrap_or_else(|| error.explain());
         Failure::new(error.code(), format_args!("{}: {why}", self.label))
+    }
+
+    /// Explains that the queue has messages that can't be received now.
+    fn others(&self, error: &ReceiveError) -> Option<String> {
+        let now = match error {
+            ReceiveError::NoMessage | ReceiveError::TimedOut => self.queue.glance().ok()?,
+            _ => return None,
+        };
+        let others = match (now.leased, now.delayed) {
+            (0, 0) => return None,
+            (0, delayed) => format!("delayed messages ({delayed}) are delivered when they are due"),
+            (leased, _) => format!("leased messages ({leased}) return if their receivers fail"),
+        };
+        let failure = match error {
+            ReceiveError::NoMessage => NO_MATCH.to_owned(),
+            error => without_advice(error),
+        };
+        Some(format!("{failure}; {others}"))
     }
 
     /// Explains why messages were not shown, and what to do. The caller has excluded the error "no message".

@@ -459,9 +459,8 @@ impl Explain for RingError {
                 with_command(self, "`umsg ls` lists the rings")
             }
             RingError::Open(error) => with_open_hint(self, error),
-            RingError::Owned(_) => with_command(
-                self,
-                "end that process, or remove the ring's name with --force",
+            RingError::Owned(pid) => format!(
+                "process {pid} receives from the ring; end that process, or remove the ring's name with --force"
             ),
             RingError::NotARing => with_command(self, REMOVE),
             _ => self.to_string(),
@@ -472,7 +471,7 @@ impl Explain for RingError {
 /// The reason of a refused send. The command uses the text only after it has excluded that a stopped process holds the queue's lock.
 pub const FULL: &str = "the queue is full";
 pub const EMPTY: &str = "the queue is empty";
-const NO_MATCH: &str = "the queue has no matching message";
+pub const NO_MATCH: &str = "the queue has no matching message";
 
 /// Explains that a queue is closed for sending, and how to reopen the queue.
 pub fn closed(queue: impl Display) -> String {

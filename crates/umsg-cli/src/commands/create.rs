@@ -31,7 +31,7 @@ use crate::{place, streams, values};
 /// --on-full sets what a send to a full queue does. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. Messages
 /// that exceed these limits, and messages that --on-full drop-oldest drops, are moved to the queue of --dead-letter. Without --dead-letter, the queue
 /// drops messages that are too old. `umsg stat` counts the moved and dropped messages. If the dead-letter queue is full, the messages wait for room;
-/// `umsg stat` shows them as "set aside".
+/// `umsg stat` shows them as "set aside". With --on-full drop-oldest, at most 1,024 messages wait, and further ones are dropped.
 ///
 /// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities wait. With --priorities
 /// fair:N, the lower priorities together get one of every N + 1 deliveries. Programs under `umsg run` can also use a queue with fair:N.
