@@ -320,3 +320,17 @@ fn a_repair_restarts_totals_that_were_overwritten() {
     }
     assert_eq!(totals(&queue), [2, 2, 6, 6]);
 }
+
+#[test]
+fn a_glance_at_a_queue_with_impossible_counts_calls_it_damaged() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    queue.try_send(b"one", 0).unwrap();
+    assert!(!queue.glance().damaged);
+    let file = fs::File::options()
+        .write(true)
+        .open(place.path().join("mq/q"))
+        .unwrap();
+    // The position of the next message: docs/format.md.
+    file.write_all_at(&[0xee; 5], 537).unwrap();
+    assert!(queue.glance().damaged, "{:?}", queue.glance());
+}

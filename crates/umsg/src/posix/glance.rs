@@ -89,11 +89,12 @@ impl Queue {
             attributes.delayed,
             leases::in_the_way(set_aside) as usize,
         ];
+        let occupied = taking_room.into_iter().fold(0, usize::saturating_add);
         Glance {
             uid,
             gid,
             attributes,
-            occupied: taking_room.into_iter().fold(0, usize::saturating_add),
+            occupied,
             set_aside: set_aside as usize,
             sent: totals.sent,
             sent_bytes: totals.sent_bytes,
@@ -107,7 +108,8 @@ impl Queue {
             memory: segment.memory(slots) + arena::allocated(segment) as u64,
             statistics: status::statistics(fixed),
             send_closed: engine.is_send_closed(),
-            damaged: fixed.header.damage.is_noted(),
+            // No queue holds more messages than it has slots.
+            damaged: fixed.header.damage.is_noted() || occupied > slots,
         }
     }
 
