@@ -97,11 +97,15 @@ pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<Strin
     let mut link = connect::connect(&config.server, "umsg-bridge check").await?;
     let wait = tokio::time::timeout(Duration::from_secs(5), link.wait());
     if !matches!(wait.await, Ok(Ok(()))) {
-        let urls = config.server.url.join(", ");
-        let why = format!(
-            "server: `url` {urls}: no server answered within 5 s. Check the address, and that the server runs"
-        );
-        faults.push(stream::with_refusal(why, &link));
+        let why = link.take_refusal().unwrap_or_else(|| {
+            let urls = config.server.url.join(", ");
+            format!("server: `url` {urls}: no server answered within 5 s")
+        });
+        let advice = match why.starts_with("server: `url`") {
+            true => ". Check the address, and that the server runs",
+            false => "",
+        };
+        faults.push(why + advice);
     }
     let is_connected = faults.is_empty();
     for bridge in config.one_way() {
@@ -117,17 +121,9 @@ pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<Strin
         }
         let timeout = config.server.timeout.0;
         let context = stream::context(&link, config.server.domain.as_deref(), timeout);
-        let without = Bridge {
-            create_stream: None,
-            ..bridge.clone()
-        };
-        if is_connected && bridge.create_stream.is_none() {
-            faults.extend(
-                stream::find(&context, &without, &link)
-                    .await
-                    .err()
-                    .map(fault),
-            );
+        if is_connected {
+            let checked = stream::check(&context, &bridge, &link).await;
+            faults.extend(checked.err().map(fault));
         }
     }
     Ok(faults)

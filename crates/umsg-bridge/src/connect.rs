@@ -385,7 +385,7 @@ fn note(
         }
         Event::ServerError(_) | Event::ClientError(_) => {
             let why = match reason::take() {
-                Some(reason) => format!("{event}: {reason}"),
+                Some(reason) => with_reason(&event.to_string(), &reason),
                 None => event.to_string(),
             };
             if let Ok(mut refusal) = refusal.lock() {
@@ -398,9 +398,34 @@ fn note(
     log::event(level, bridge, "server", &[("is", event)]);
 }
 
+/// Adds the reason to the text of an event. Words that end the event and begin the reason appear once.
+fn with_reason(event: &str, reason: &str) -> String {
+    let starts = std::iter::once(0).chain(event.match_indices(": ").map(|(at, _)| at + 2));
+    let mut common = starts.filter(|at| reason.starts_with(&event[*at..]));
+    match common.next() {
+        Some(at) => format!("{}{reason}", &event[..at]),
+        None => format!("{event}: {reason}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_and_its_reason_say_nothing_twice() {
+        let refused = "IO error: Connection refused (os error 111)";
+        for (event, whole) in [
+            ("client error: nats: IO error", "client error: nats: "),
+            ("IO error", ""),
+            (
+                "client error: nats: TLS error",
+                "client error: nats: TLS error: ",
+            ),
+        ] {
+            assert_eq!(with_reason(event, refused), format!("{whole}{refused}"));
+        }
+    }
 
     fn refused(change: impl FnOnce(&mut Server)) -> String {
         let mut server = Server::default();

@@ -15,14 +15,13 @@ use crate::config::{Bridge, OnReject, SubjectBy};
 use crate::crash::{self, Point};
 use crate::flights::{Flights, Landed, Outcome};
 use crate::headers::{self, Source};
-use crate::local::{Exporter, Key, Spool, Taken};
+use crate::local::{DeadLetter, Exporter, Key, Spool, Taken};
 use crate::log::{self, Level};
 use crate::status::Board;
 use crate::supervise::Scene;
 use crate::{connect, envelope, stream};
 use async_nats::header::NATS_EXPECTED_STREAM;
 use std::time::Duration;
-use umsg::posix;
 
 /// The time after which the bridge tries a refused message again.
 pub const REFUSED: Duration = Duration::from_secs(30);
@@ -38,7 +37,7 @@ const LAST: Duration = Duration::from_secs(5);
 pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
     let exporter = Exporter::open(&scene.namespace, bridge)?;
     let dead = match &bridge.dead_letter {
-        Some(name) => Some(crate::local::dead_letter(&scene.namespace, name)?),
+        Some(name) => Some(DeadLetter::open(&scene.namespace, name)?),
         None => None,
     };
     board.become_(connect::WAITING, None);
@@ -87,7 +86,7 @@ struct Work<'a> {
     exporter: Exporter,
     source: Source,
     longest: Option<usize>,
-    dead: Option<posix::Queue>,
+    dead: Option<DeadLetter>,
     bridge: &'a Bridge,
     scene: &'a Scene,
     board: &'a Board,

@@ -1,13 +1,16 @@
 //! Imports: messages from the stream to the local queue.
 //!
 //! ```text
-//!   pull ---> reserve, commit ---> note in the window ---> forget the arrival ---> ack
-//!   |                        |     |                                             |
-//!   +-- for each message ----+     +-- for all messages that came together ------+
+//!   pull ---> reserve, commit ---> check the queue's name ---> note in the window ---> forget the arrival ---> ack
+//!   |                        |     |                                                                         |
+//!   +-- for each message ----+     +-- for all messages that came together ----------------------------------+
 //!                |
 //!                full: nothing is acknowledged, and nothing is pulled; after half of `ack_wait` the messages that are not placed go back
 //!                      to the stream
 //! ```
+//!
+//! A queue may be removed, and created again, while the import runs. Its messages are acknowledged only if its name refers to it after they were
+//! placed. Otherwise they go back to the stream, and the next run of the import places them in the new queue.
 //!
 //! A bridge that is asked to stop makes no new pull. It places the messages of its last pulls, and returns the messages without room to the stream.
 //!
@@ -20,7 +23,7 @@ use crate::backoff::Backoff;
 use crate::config::{Bridge, Direction};
 use crate::crash::{self, Point};
 use crate::durable::Unconsumed;
-use crate::local::Importer;
+use crate::local::{DeadLetter, Importer};
 use crate::pulls::{Pulled, Pulls};
 use crate::status::Board;
 use crate::supervise::Scene;
@@ -34,7 +37,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use umsg::posix;
 
 /// The interval of the checks that the name still refers to the queue.
 const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
@@ -51,7 +53,7 @@ const MOST_KEPT: usize = 1 << 20;
 pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
     let mut importer = Importer::open(&scene.namespace, bridge)?;
     let dead = match &bridge.dead_letter {
-        Some(name) => Some(crate::local::dead_letter(&scene.namespace, name)?),
+        Some(name) => Some(DeadLetter::open(&scene.namespace, name)?),
         None => None,
     };
     board.become_(connect::WAITING, None);
@@ -153,7 +155,7 @@ struct Work<'a> {
     /// The messages of a durable queue that no local receiver has acknowledged.
     unconsumed: Option<RefCell<Unconsumed>>,
     consumer: Consumer<pull::Config>,
-    dead: Option<posix::Queue>,
+    dead: Option<DeadLetter>,
     bridge: &'a Bridge,
     scene: &'a Scene,
     board: &'a Board,
@@ -177,14 +179,14 @@ impl Work<'_> {
             _ = stop.wait_for(|stop| *stop) => Ok(()),
         };
         let settled = self.settle().await;
-        let ended = ended.and(settled);
-        match ended {
-            Ok(()) => self.finish(&mut pulls).await,
-            Err(_) => {
-                self.give_up(&mut pulls).await;
-                ended
-            }
+        let mut ended = ended.and(settled);
+        if ended.is_ok() {
+            ended = self.finish(&mut pulls).await;
         }
+        if ended.is_err() {
+            self.give_up(&mut pulls).await;
+        }
+        ended
     }
 
     /// Waits for the end of all requests. Places the messages that they bring, and returns messages without room to the stream: other machines then
@@ -217,8 +219,11 @@ impl Work<'_> {
         self.settle().await
     }
 
-    /// Returns the pulled messages to the stream, because the queue or the consumer is lost.
+    /// Returns the messages that are not acknowledged to the stream, because the queue or the consumer is lost.
     async fn give_up(&self, pulls: &mut Pulls) {
+        for one in self.unsettled.take() {
+            give_back(&one.message, 2 * LATE).await;
+        }
         if let Some((message, _)) = self.in_hand.take() {
             give_back(&message, 2 * LATE).await;
         }
@@ -235,12 +240,7 @@ impl Work<'_> {
         let mut backoff = Backoff::default();
         loop {
             self.show();
-            if !self.importer.is_current(&self.scene.namespace, self.bridge) {
-                return Err(format!(
-                    "`queue` {}: the queue was removed or replaced",
-                    self.bridge.queue
-                ));
-            }
+            self.check_queue()?;
             link.wait_shown(self.board).await?;
             if link.connections() != connections {
                 // The server forgets a pull when its connection ends.
@@ -348,14 +348,20 @@ impl Work<'_> {
         while !self.importer.has_room(len) {
             self.importer.writable().await;
             self.board.refresh();
-            if !self.importer.is_current(&self.scene.namespace, self.bridge) {
-                return Err(format!(
-                    "`queue` {}: the queue was removed or replaced",
-                    self.bridge.queue
-                ));
-            }
+            self.check_queue()?;
         }
         Ok(())
+    }
+
+    /// Fails if the queue's name no longer refers to the queue.
+    fn check_queue(&self) -> Result<(), String> {
+        match self.importer.is_current(&self.scene.namespace, self.bridge) {
+            true => Ok(()),
+            false => Err(format!(
+                "`queue` {}: the queue was removed or replaced",
+                self.bridge.queue
+            )),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Finds streams and consumers, and makes missing ones if the configuration says so.
 
-use crate::config::{Bridge, Delivery, Direction, NewStream, Retention, Storage};
+use crate::config::{Bridge, Delivery, Direction, NewStream, Retention, Storage, SubjectBy};
 use crate::connect::Link;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
 use async_nats::jetstream::stream::{Config, Info, RetentionPolicy, StorageType, Stream};
@@ -17,20 +17,82 @@ pub fn context(link: &Link, domain: Option<&str>, timeout: Duration) -> Context 
     }
 }
 
+/// Checks that the stream of a bridge, or the stream that the bridge would make, can serve the bridge. Makes nothing.
+///
+/// # Errors
+/// The error is a sentence that names the setting.
+pub async fn check(context: &Context, bridge: &Bridge, link: &Link) -> Result<(), String> {
+    let name = &bridge.stream;
+    let subjects = match (context.get_stream(name).await, &bridge.create_stream) {
+        (Ok(stream), _) => {
+            usable(bridge, stream.cached_info())?;
+            stream.cached_info().config.subjects.clone()
+        }
+        (Err(error), Some(new)) if is_missing(&error.to_string()) => {
+            config(name, bridge, new).subjects
+        }
+        (Err(error), _) => return Err(with_refusal(unfound(name, &error), link)),
+    };
+    covers(bridge, &subjects)
+}
+
+/// Checks that a stream with these subjects stores the messages of an export.
+fn covers(bridge: &Bridge, subjects: &[String]) -> Result<(), String> {
+    let (Direction::Export, Some(subject)) = (bridge.direction, &bridge.subject) else {
+        return Ok(());
+    };
+    // The subjects that the export may publish to.
+    let mut published = vec![match bridge.subject_by {
+        SubjectBy::Nothing => subject.clone(),
+        SubjectBy::Priority => format!("{subject}.p.*"),
+        SubjectBy::Type => format!("{subject}.t.*"),
+    }];
+    if bridge.envelope {
+        published.extend([subject.clone(), format!("{subject}.>")]);
+    }
+    let is_stored =
+        |published: &String| subjects.iter().any(|subject| overlaps(subject, published));
+    if published.iter().any(is_stored) {
+        return Ok(());
+    }
+    Err(format!(
+        "`subject`: the stream {} has no subject that covers {:?}. Add the subject to the stream, or correct `subject`",
+        bridge.stream, published[0]
+    ))
+}
+
+/// Returns whether a subject exists that both patterns match.
+fn overlaps(one: &str, other: &str) -> bool {
+    let (mut words, mut others) = (one.split('.'), other.split('.'));
+    loop {
+        match (words.next(), others.next()) {
+            (Some(">"), Some(_)) | (Some(_), Some(">")) | (None, None) => return true,
+            (Some(word), Some(other)) if word == "*" || other == "*" || word == other => {}
+            _ => return false,
+        }
+    }
+}
+
 /// Finds the stream of a bridge, or makes the stream.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.
 pub async fn find(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream<Info>, String> {
     let found = found(context, bridge, link).await?;
+    usable(bridge, found.cached_info())?;
+    Ok(found)
+}
+
+/// Refuses a stream that can't serve a bridge.
+fn usable(bridge: &Bridge, stream: &Info) -> Result<(), String> {
     // A stream with `no_ack` acknowledges no publish, so the bridge would repeat each publish for ever.
-    if bridge.direction == Direction::Export && found.cached_info().config.no_ack {
+    if bridge.direction == Direction::Export && stream.config.no_ack {
         return Err(format!(
             "`stream` {}: the stream acknowledges no message, because no_ack is set. Set no_ack to false, or name another stream",
             bridge.stream
         ));
     }
-    Ok(found)
+    Ok(())
 }
 
 async fn found(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream<Info>, String> {
@@ -43,14 +105,19 @@ async fn found(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream
                 Err(error) => format!("`create_stream` {name}: {}", in_full(&error)),
             }
         }
-        (Err(error), None) if is_missing(&error.to_string()) => {
-            format!(
-                "`stream`: the server has no stream {name}: create the stream, or set `create_stream`"
-            )
-        }
-        (Err(error), _) => format!("`stream` {name}: {}", in_full(&error)),
+        (Err(error), _) => unfound(name, &error),
     };
     Err(with_refusal(why, link))
+}
+
+/// Returns the reason why a stream was not found, as a sentence.
+fn unfound(name: &str, error: &dyn std::error::Error) -> String {
+    match is_missing(&error.to_string()) {
+        true => format!(
+            "`stream`: the server has no stream {name}: create the stream, or set `create_stream`"
+        ),
+        false => format!("`stream` {name}: {}", in_full(error)),
+    }
 }
 
 async fn again(context: &Context, name: &str) -> Result<Stream<Info>, String> {
@@ -177,5 +244,62 @@ fn fitting(
             info.name, info.config.filter_subject
         )),
         _ => Ok(consumer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::End;
+
+    #[test]
+    fn a_subject_is_covered_by_itself_and_by_wildcards() {
+        for (one, other) in [
+            ("s", "s"),
+            (">", "s.t"),
+            ("s.>", "s.t.u"),
+            ("s.*", "s.t"),
+            ("*.t", "s.*"),
+            ("s.p.7", "s.p.*"),
+        ] {
+            assert!(
+                overlaps(one, other) && overlaps(other, one),
+                "{one} {other}"
+            );
+        }
+        for (one, other) in [
+            ("s", "t"),
+            ("s", "s.t"),
+            ("s.>", "s"),
+            ("s.*", "s.t.u"),
+            ("*.t", "s.u"),
+        ] {
+            assert!(
+                !overlaps(one, other) && !overlaps(other, one),
+                "{one} {other}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_export_needs_a_stream_with_a_subject_that_it_publishes_to() {
+        let mut bridge = Bridge::new("a", Direction::Export, (End::Posix("/q".to_owned()), "S"));
+        bridge.subject = Some("s".to_owned());
+        let refused = |bridge: &Bridge, subject: &str| covers(bridge, &[subject.to_owned()]).err();
+        assert_eq!(refused(&bridge, "s"), None);
+        assert!(
+            refused(&bridge, "s.>")
+                .unwrap()
+                .contains("no subject that covers \"s\"")
+        );
+        assert!(covers(&bridge, &[]).is_err(), "a mirror has no subjects");
+        bridge.subject_by = SubjectBy::Priority;
+        assert_eq!(refused(&bridge, "s.>"), None);
+        assert!(refused(&bridge, "s").unwrap().contains("\"s.p.*\""));
+        bridge.subject_by = SubjectBy::Nothing;
+        bridge.envelope = true;
+        assert_eq!(refused(&bridge, "s.>"), None);
+        bridge.direction = Direction::Import;
+        assert_eq!(refused(&bridge, "t"), None);
     }
 }

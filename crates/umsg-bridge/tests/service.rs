@@ -191,6 +191,74 @@ fn a_missing_stream_or_queue_is_named_and_a_check_makes_nothing() {
 }
 
 #[test]
+fn a_check_refuses_a_subject_that_the_stream_does_not_have() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let machine = Machine::new();
+    machine.queue("/out", 10, 16);
+    let check = |bridge: &str| {
+        machine.declare(&server.url(), bridge);
+        let mut command = machine.command();
+        output(command.arg("check").arg("-c").arg(machine.config()))
+    };
+    // The stream is missing, so the check compares the subjects of the stream that the bridge would make.
+    let made = EXPORT.replace("{ storage", "{ subjects = [\"t\"], storage");
+    let (text, code) = check(&made);
+    let fault = "`subject`: the stream S has no subject that covers \"s\"";
+    assert!(text.contains(fault) && code == Some(1), "{text}");
+    assert_eq!(check(EXPORT).1, Some(0));
+    with_client(&server.url(), async |js| {
+        let config = async_nats::jetstream::stream::Config {
+            name: "S".to_owned(),
+            subjects: vec!["s.p.*".to_owned()],
+            ..Default::default()
+        };
+        js.create_stream(config).await.unwrap();
+    });
+    // With and without `create_stream`, the check compares the subjects of the existing stream.
+    let without = EXPORT.replace("create_stream = { storage = \"file\" }", "");
+    for bridge in [EXPORT, &without] {
+        let (text, code) = check(bridge);
+        assert!(text.contains(fault) && code == Some(1), "{text}");
+        let by_priority = bridge.replace("subject =", "subject_by = \"priority\"\nsubject =");
+        let (text, code) = check(&by_priority);
+        assert_eq!(code, Some(0), "{text}");
+    }
+}
+
+#[test]
+fn a_check_names_a_missing_server_and_a_missing_queue_once() {
+    let machine = Machine::new();
+    let bridge = EXPORT.replace("create_stream = { storage = \"file\" }", "");
+    let url = format!("nats://127.0.0.1:{}", free_port());
+    machine.declare(&url, &bridge);
+    let mut command = machine.command();
+    let (text, code) = output(command.arg("check").arg("-c").arg(machine.config()));
+    assert_eq!(code, Some(1), "{text}");
+    let fault = |setting: &str| text.lines().find(|line| line.contains(setting)).unwrap();
+    for (fault, once) in [
+        (fault("umsg bridge: server: `url`"), ["IO error", "`url`"]),
+        (fault("`queue` /out"), ["reate the queue", "/out"]),
+    ] {
+        for once in once {
+            assert_eq!(fault.matches(once).count(), 1, "{fault}");
+        }
+    }
+}
+
+#[test]
+fn a_check_without_a_server_refuses_a_queue_that_can_not_be_made() {
+    let machine = Machine::new();
+    let create = "create_queue = { max_messages = 0 }\n";
+    machine.declare("nats://127.0.0.1:1", &(EXPORT.to_owned() + create));
+    let mut command = machine.command();
+    command.args(["check", "--offline", "-c"]);
+    let (text, code) = output(command.arg(machine.config()));
+    let fault = "`max_messages` must be 1 to 1048576, not 0";
+    assert!(text.contains(fault) && code == Some(2), "{text}");
+}
+
+#[test]
 fn a_queue_that_is_made_again_is_found() {
     let Some(program) = nats_server() else { return };
     let server = Server::start(&program, "");
@@ -308,8 +376,7 @@ fn a_stream_that_acknowledges_nothing_is_refused() {
             .arg("-c")
             .arg(machine.config()),
     );
-    // The command does not look for a stream that the bridge would create.
-    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("no_ack") && code == Some(1), "{text}");
     out.send(b"waits", 0).unwrap();
     machine.start();
     machine.await_error(&["`stream` S", "no_ack"]);

@@ -22,6 +22,7 @@ mod rules;
 mod values;
 
 pub use end::End;
+pub use rules::MOST_MESSAGES;
 pub use values::{Pause, Size};
 
 use serde::Deserialize;

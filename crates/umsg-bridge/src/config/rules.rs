@@ -2,7 +2,9 @@
 
 use async_nats::ServerAddr;
 
-use super::{Bridge, Config, Delivery, Direction, End, OnReject, Server, SubjectBy};
+use super::{Bridge, Config, Delivery, Direction, End, NewQueue, OnReject, Retention, Server};
+use super::{NewStream, SubjectBy};
+use crate::local::FIELDS;
 
 /// Checks a configuration.
 ///
@@ -197,7 +199,57 @@ fn check_bridge(bridge: &Bridge) -> Result<(), String> {
             );
         }
     }
+    if let Some(new) = &bridge.create_queue {
+        check_new_queue(bridge, new)?;
+    }
+    if let Some(new) = &bridge.create_stream {
+        check_new_stream(bridge, new)?;
+    }
     check_direction(bridge)
+}
+
+/// The maximum number of messages of a queue.
+pub const MOST_MESSAGES: u32 = 1 << 20;
+/// The maximum length of a message of a queue, in bytes.
+const MOST_BYTES: u64 = 16 << 20;
+
+fn check_new_queue(bridge: &Bridge, new: &NewQueue) -> Result<(), String> {
+    if !(1..=MOST_MESSAGES).contains(&new.max_messages) {
+        return Err(format!(
+            "`create_queue`: `max_messages` must be 1 to {MOST_MESSAGES}, not {}",
+            new.max_messages
+        ));
+    }
+    // The spool queue of an export puts the fields of a ring's message before its payload.
+    let fields = match bridge.direction == Direction::Export && !bridge.queue.leases() {
+        true => FIELDS as u64,
+        false => 0,
+    };
+    let most = MOST_BYTES - fields;
+    if !(1..=most).contains(&new.message_size.0) {
+        return Err(format!(
+            "`create_queue`: `message_size` must be 1 to {most} bytes, not {}",
+            new.message_size.0
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that a stream does not become full of acknowledged messages.
+fn check_new_stream(bridge: &Bridge, new: &NewStream) -> Result<(), String> {
+    // The stream of a durable queue removes acknowledged messages.
+    let keeps = new.retention == Retention::Limits && !bridge.is_durable();
+    let limit = match (new.max_messages, new.max_bytes) {
+        (Some(_), _) => "max_messages",
+        (None, Some(_)) => "max_bytes",
+        (None, None) => return Ok(()),
+    };
+    match keeps && new.max_age.is_none() {
+        true => Err(format!(
+            "`create_stream`: `{limit}` needs `max_age`, because the stream keeps acknowledged messages. Set `max_age`, or `retention = \"work-queue\"`"
+        )),
+        false => Ok(()),
+    }
 }
 
 fn check_direction(bridge: &Bridge) -> Result<(), String> {
@@ -333,10 +385,59 @@ mod tests {
                 "`reply_to`",
             ),
             ("", "direction='import'\nqueue='q'", "is not a queue"),
+            (
+                "",
+                &format!("{export}create_queue={{max_messages=0}}"),
+                "`max_messages` must be 1 to 1048576",
+            ),
+            (
+                "",
+                &format!("{export}create_queue={{max_messages=1048577}}"),
+                "`max_messages` must be 1 to 1048576",
+            ),
+            (
+                "",
+                &format!("{export}create_queue={{message_size=0}}"),
+                "`message_size` must be 1 to 16777216",
+            ),
+            (
+                "",
+                &format!("{export}create_queue={{message_size=16777217}}"),
+                "`message_size` must be 1 to 16777216",
+            ),
+            (
+                "",
+                "direction='export'\nqueue='ring:/r'\nsubject='s'\ncreate_queue={message_size='16M'}",
+                "`message_size` must be 1 to 16777200",
+            ),
+            (
+                "",
+                &format!("{export}create_stream={{max_messages=5}}"),
+                "`max_messages` needs `max_age`",
+            ),
+            (
+                "",
+                &format!("{export}create_stream={{max_bytes='1G'}}"),
+                "`max_bytes` needs `max_age`",
+            ),
         ] {
             let why = refusal(server, bridge);
             assert!(why.contains(setting), "{setting}: {why}");
             assert!(!why.contains("u:p"), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_limits_of_queues_and_streams_are_accepted() {
+        let export = "direction='export'\nqueue='/q'\nsubject='s'";
+        for accepted in [
+            &format!("{export}\ncreate_queue={{max_messages=1048576, message_size='16M'}}"),
+            &format!("{export}\ncreate_stream={{max_messages=5, max_age='7d'}}"),
+            &format!("{export}\ncreate_stream={{max_bytes='1G', retention='work-queue'}}"),
+            "direction='durable'\nqueue='/q'\ninbox='/i'\nsubject='s'\ncreate_stream={max_messages=5}",
+        ] {
+            let text = format!("[[bridge]]\nname='a'\nstream='S'\n{accepted}\n");
+            Config::parse(&text).unwrap();
         }
     }
 

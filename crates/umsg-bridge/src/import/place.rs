@@ -12,7 +12,6 @@ use crate::window::{Entry, NoteError};
 use async_nats::jetstream::{AckKind, Message};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use umsg::posix;
 
 /// The interval at which the import checks which messages of a durable queue were consumed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -51,11 +50,11 @@ impl Work<'_> {
         let pending = info.pending;
         let mut placing = headers::placing(message.headers.as_ref(), message.payload.clone());
         if let Some(known) = self.known(sequence, placing.name)? {
-            self.board.count(|state| {
-                state.duplicates += 1;
-                state.backlog = pending;
-            });
-            self.end(message, sequence, known.number).await;
+            self.board.count(|state| state.duplicates += 1);
+            let (messages, bytes, _) = self.counts.get();
+            self.counts.set((messages, bytes, pending));
+            let known = Entry { sequence, ..known };
+            self.settle_later(message, known).await?;
             return Ok(Placed::Settled);
         }
         if self.bridge.envelope {
@@ -76,19 +75,10 @@ impl Work<'_> {
                         name: placing.name,
                     };
                     self.note(entry)?;
-                    self.unsettled.borrow_mut().push_back(Unsettled {
-                        message: Rc::clone(message),
-                        entry,
-                    });
                     let (messages, bytes, _) = self.counts.get();
                     let now = bytes + placing.data.len() as u64;
                     self.counts.set((messages + 1, now, pending));
-                    // A message in a queue without arrival records is settled at once: if the bridge died, messages that are not in the window's file
-                    // would be placed a second time.
-                    let most = self.importer.posix().map_or(1, |_| TOGETHER);
-                    if self.unsettled.borrow().len() >= most {
-                        self.settle().await?;
-                    }
+                    self.settle_later(message, entry).await?;
                     return Ok(Placed::Settled);
                 }
                 Err(Refusal::Full) => {
@@ -149,11 +139,32 @@ impl Work<'_> {
         note(&mut window, entry, &|number| unconsumed.is_held(number))
     }
 
+    /// Moves a placed message to the messages that are settled together.
+    async fn settle_later(&self, message: &Rc<Message>, entry: Entry) -> Result<(), String> {
+        self.unsettled.borrow_mut().push_back(Unsettled {
+            message: Rc::clone(message),
+            entry,
+        });
+        self.in_hand.set(None);
+        // A message in a queue without arrival records is settled at once: if the bridge died, messages that are not in the window's file would be
+        // placed a second time.
+        let most = self.importer.posix().map_or(1, |_| TOGETHER);
+        let has_most = self.unsettled.borrow().len() >= most;
+        if has_most {
+            self.settle().await?;
+        }
+        Ok(())
+    }
+
     /// Writes the window. Then removes the arrival records of the placed messages, and acknowledges the messages.
+    ///
+    /// Fails before that if the queue was removed or replaced. The check is after the placing, so each acknowledged message has been in the queue of
+    /// the name.
     pub(super) async fn settle(&self) -> Result<(), String> {
         if self.unsettled.borrow().is_empty() {
             return Ok(());
         }
+        self.check_queue()?;
         let flushed = self.window.borrow_mut().flush();
         flushed.map_err(|error| unwritten(&error))?;
         let (messages, bytes, backlog) = self.counts.take();
@@ -221,7 +232,7 @@ impl Work<'_> {
     }
 
     /// Lets a message wait in the stream, because the dead-letter queue does not take it now.
-    async fn wait_for_dead_letter(&self, message: &Message, error: &posix::SendError) {
+    async fn wait_for_dead_letter(&self, message: &Message, error: &str) {
         let error = format!("`dead_letter`: {error}");
         log::failure(&self.bridge.name, "the message waits", &error);
         let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;

@@ -161,8 +161,7 @@ impl Exporter {
     pub fn is_current(&self, namespace: &Namespace, bridge: &Bridge) -> bool {
         match (&self.queue, &bridge.queue) {
             (Queue::Sysv(queue), _) => !queue.is_removed(),
-            (Queue::Posix(queue), End::Posix(name)) => opened::posix(namespace, (name, None))
-                .is_ok_and(|now| now.serial() == queue.serial()),
+            (Queue::Posix(queue), End::Posix(name)) => opened::is_named(namespace, name, queue),
             _ => true,
         }
     }

@@ -1,6 +1,6 @@
 //! The local end of an import, which places messages.
 
-use super::{Key, Placing, kernel, opened, polled, posix_identity, sysv_identity};
+use super::{Key, Placing, kernel, kernel_identity, opened, polled, posix_identity, sysv_identity};
 use crate::config::{Bridge, End};
 use crate::crash::{self, Point};
 use rustix::io::Errno;
@@ -126,10 +126,11 @@ impl Importer {
                     sender.map_err(|error| format!("`queue` {}: {error}", bridge.queue))?;
                 (Queue::Ring(sender), 0)
             }
-            End::Kernel(name) => (
-                Queue::Kernel(kernel::Queue::open(name, new, Interest::WRITABLE)?),
-                0,
-            ),
+            End::Kernel(name) => {
+                let queue = kernel::Queue::open(name, new, Interest::WRITABLE)?;
+                let identity = kernel_identity(&queue);
+                (Queue::Kernel(queue), identity)
+            }
         };
         Ok(Importer {
             queue,
@@ -286,8 +287,7 @@ impl Importer {
     #[must_use]
     pub fn is_current(&self, namespace: &Namespace, bridge: &Bridge) -> bool {
         match (&self.queue, &bridge.queue) {
-            (Queue::Posix(queue, _), End::Posix(name)) => opened::posix(namespace, (name, None))
-                .is_ok_and(|now| now.serial() == queue.serial()),
+            (Queue::Posix(queue, _), End::Posix(name)) => opened::is_named(namespace, name, queue),
             (Queue::Sysv(queue, _), _) => !queue.is_removed(),
             (Queue::Kernel(queue), _) => queue.is_current(),
             _ => true,

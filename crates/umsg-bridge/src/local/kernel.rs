@@ -41,6 +41,12 @@ impl Queue {
         })
     }
 
+    /// Returns the device and the inode number of the queue. A queue that is removed and created again has another inode number.
+    pub fn file(&self) -> Result<(u64, u64), Errno> {
+        let file = rustix::fs::fstat(&self.queue)?;
+        Ok((file.st_dev, file.st_ino))
+    }
+
     /// Returns the maximum length of a message, in bytes.
     pub fn message_size(&self) -> usize {
         self.queue.message_size()

@@ -9,6 +9,7 @@
 //!
 //! The spool of an export is the POSIX queue `/bridge.NAME.spool` of the namespace.
 
+mod dead_letter;
 mod exporter;
 mod importer;
 mod kernel;
@@ -16,10 +17,10 @@ mod opened;
 mod polled;
 mod spool;
 
+pub use dead_letter::DeadLetter;
 pub use exporter::Exporter;
 pub use importer::{Importer, Refusal};
-pub use opened::dead_letter;
-pub use spool::Spool;
+pub use spool::{FIELDS, Spool};
 
 use crate::window;
 use bytes::Bytes;
@@ -167,6 +168,12 @@ fn posix_identity(queue: &posix::Queue) -> u64 {
         &device.to_le_bytes(),
         &queue.serial().to_le_bytes(),
     ])
+}
+
+/// Returns the identity of a queue of the kernel, unique among the queues of all machines.
+fn kernel_identity(queue: &kernel::Queue) -> u64 {
+    let (device, inode) = queue.file().unwrap_or_default();
+    window::key(&[&boot(), &device.to_le_bytes(), &inode.to_le_bytes()])
 }
 
 /// Returns the identity of a System V queue, unique among the queues of all machines.

@@ -2,7 +2,7 @@
 
 use super::kernel;
 use super::{Key, opened};
-use crate::config::{Bridge, End, NewQueue, Size};
+use crate::config::{Bridge, End, MOST_MESSAGES, NewQueue, Size};
 use crate::crash::{self, Point};
 use crate::log::{self, Level};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ const ENTRIES: u32 = 1024;
 /// The number of messages after which the spool lets other tasks of the thread run.
 const TURN: u32 = 32;
 /// The length of the fields of a ring's message.
-const FIELDS: usize = 16;
+pub const FIELDS: usize = 16;
 /// The time without a message after which the bridge checks whether the name of a kernel queue still refers to that queue.
 const IDLE: Duration = Duration::from_secs(1);
 /// The maximum time for which the last messages of a ring wait for room in the spool.
@@ -48,7 +48,9 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
     };
     let new = NewQueue {
         // The spool has room for all messages of the ring when the ring ends, in addition to the messages that wait for the stream.
-        max_messages: ring.saturating_add((4 * bridge.window).max(1024) as u32),
+        max_messages: ring
+            .saturating_add((4 * bridge.window).max(1024) as u32)
+            .min(MOST_MESSAGES),
         message_size: Size(longest + FIELDS as u64),
     };
     opened::posix(

@@ -2,6 +2,7 @@
 
 mod durable;
 mod kinds;
+mod removed;
 mod routes;
 #[path = "../support/mod.rs"]
 mod support;
