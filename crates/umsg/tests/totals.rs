@@ -155,31 +155,56 @@ fn a_system_v_message_that_is_leased_or_delayed_has_come_and_not_left() {
 }
 
 #[test]
-fn a_killed_waiter_is_counted() {
+fn an_offered_system_v_message_has_not_left_until_its_receiver_takes_it() {
+    let (place, queue) = Place::new().with_sysv_queue(7);
+    let mut receiver = Child::run(|| {
+        crash::arm_fuse("MSG_NAMED", stop);
+        let queue = place.open_sysv(7);
+        let job = queue.receive_lease_timeout(sysv::Want::Any, STUCK);
+        job.unwrap().acknowledge().unwrap();
+        0
+    });
+    receiver.expect_to_stop("MSG_NAMED");
+    queue.try_send(1, b"job").unwrap();
+    let seen = || {
+        let now = queue.glance().unwrap();
+        (now.sent, now.removed)
+    };
+    assert_eq!(seen(), (1, 0));
+    receiver.signal(libc::SIGCONT);
+    receiver.expect(Exit::Code(0), "the receiver");
+    assert_eq!(seen(), (1, 1));
+}
+
+/// Kills a process that waits. At the point, its thread has named its node to the kernel.
+fn kill_waiting(point: &str, wait: &dyn Fn()) {
+    let mut waiter = Child::run(|| {
+        crash::arm_fuse(point, stop);
+        wait();
+        0
+    });
+    waiter.expect_to_stop(point);
+    waiter.kill();
+}
+
+#[test]
+fn a_killed_waiter_is_counted_once() {
     let place = Place::new();
     let (queue, typed) = (place.create("/q", 1, 8), place.create_sysv(7));
-    let kill_waiting = |wait: &dyn Fn(), waits: &dyn Fn() -> bool| {
-        let mut waiter = Child::run(|| {
-            wait();
-            0
-        });
-        assert!(wait_until(STUCK, waits), "no process waits");
-        waiter.kill();
-    };
-    kill_waiting(&|| drop(place.open("/q").receive_vec()), &|| {
-        queue.glance().blocked_receivers == 1
-    });
+    kill_waiting("WAIT_NAMED", &|| drop(place.open("/q").receive_vec()));
     queue.try_send(b"job", 0).unwrap();
     assert_eq!(queue.status().statistics.waiters_died, 1);
-    kill_waiting(&|| place.open("/q").send(b"more", 0).unwrap(), &|| {
-        queue.glance().blocked_senders == 1
-    });
+    let send = || place.open("/q").send(b"more", 0).unwrap();
+    kill_waiting("WAIT_NAMED", &send);
     queue.try_receive_vec().unwrap();
     assert_eq!(queue.status().statistics.waiters_died, 2);
-    kill_waiting(
-        &|| drop(place.open_sysv(7).receive_vec(sysv::Want::Any)),
-        &|| typed.glance().unwrap().blocked_receivers == 1,
-    );
+    queue.try_send(b"job", 0).unwrap();
+    kill_waiting("WAIT_NAMED", &send);
+    posix::repair(&place.namespace, "/q").expect("a repair");
+    assert_eq!(queue.status().statistics.waiters_died, 3);
+    kill_waiting("MSG_NAMED", &|| {
+        drop(place.open_sysv(7).receive_vec(sysv::Want::Any))
+    });
     typed.try_send(1, b"job").unwrap();
     assert_eq!(typed.glance().unwrap().statistics.waiters_died, 1);
 }

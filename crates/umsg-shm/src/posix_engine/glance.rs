@@ -29,9 +29,9 @@ pub struct Totals {
 impl Engine {
     /// Returns the totals. `sent` is never smaller than `removed`.
     ///
-    /// The numbers belong to one instant if no call changes the queue during a few attempts to read them. Otherwise a message that is moving at this
-    /// moment may be counted as removed too early or too late, and a later result may be smaller by this message. The same holds after the death of a
-    /// process in such a step, until the next call.
+    /// The numbers belong to one instant if no call changes the queue during a few attempts to read them. Otherwise a message that is moving may be
+    /// counted as removed too early or too late, and a later result may be smaller by this message. A process that dies in such a step leaves the
+    /// counts in this state until the next call, and may leave a message that is counted as sent and as removed, but never came.
     ///
     /// If messages are held or offered, the call reads their records.
     pub fn totals(&self) -> Totals {
@@ -73,15 +73,17 @@ impl Engine {
         let (entered_later, bytes_later) = published.entered();
         // The words are those of other processes, so a difference may be below 0.
         let at_least_0 = |count: u64| (count as i64).max(0) as u64;
+        let sent = sent.wrapping_add(entered_later);
+        let sent_bytes = sent_bytes.wrapping_add(bytes_later);
+        let removed = removed.wrapping_add(entered).wrapping_sub(offered);
+        let removed_bytes = removed_bytes
+            .wrapping_add(entered_bytes)
+            .wrapping_sub(kept_bytes);
         Totals {
-            sent: sent.wrapping_add(entered_later),
-            sent_bytes: sent_bytes.wrapping_add(bytes_later),
-            removed: at_least_0(removed.wrapping_add(entered).wrapping_sub(offered)),
-            removed_bytes: at_least_0(
-                removed_bytes
-                    .wrapping_add(entered_bytes)
-                    .wrapping_sub(kept_bytes),
-            ),
+            sent,
+            sent_bytes,
+            removed: at_least_0(removed).min(sent),
+            removed_bytes: at_least_0(removed_bytes).min(sent_bytes),
         }
     }
 
@@ -92,15 +94,16 @@ impl Engine {
         let stored_bytes = 0u64.wrapping_sub(fixed.published.removed_bytes());
         let bytes = stored_bytes.wrapping_add(self.held_bytes_hint());
         let (entered, _) = fixed.published.entered();
+        // The least number with which the messages in the queue have come.
+        let least = fixed
+            .receiver
+            .stored(receiving)
+            .wrapping_add(fixed.receiver.held())
+            .saturating_sub(fixed.sender.sent());
         // The process that overwrote the queue may have overwritten the word, too.
         let messages = match keeps_position && entered >> 47 == 0 {
-            true => entered,
-            // The least number with which the messages in the queue have come.
-            false => fixed
-                .receiver
-                .stored(receiving)
-                .wrapping_add(fixed.receiver.held())
-                .saturating_sub(fixed.sender.sent()),
+            true => entered.max(least),
+            false => least,
         };
         fixed.published.restart_entered(receiving, messages, bytes);
     }

@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Want;
-use crate::waiters::{self, List, State};
+use crate::waiters::{self, List, Node, State};
 use std::ops::ControlFlow;
 
 /// A copy of a queued message and its header.
@@ -30,6 +30,9 @@ pub struct Seen {
     /// The first bytes of the message, as many as the caller asked for.
     pub bytes: Vec<u8>,
 }
+
+/// The number of attempts to read the totals of a queue that is in use.
+const READINGS: u32 = 8;
 
 /// The counts of a queue, its waiters, and its last uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,12 +335,54 @@ impl Engine {
         }
     }
 
-    /// Returns the number of messages that ever came to the queue, without the lock. A salvage sets the number to that of the messages in the queue.
-    pub fn ever_sent(&self) -> u64 {
-        self.fixed()
-            .control
-            .last_number()
-            .wrapping_add(self.first_delays_hint())
+    /// Returns the numbers of messages that ever came to the queue and left it, without the lock. The numbers belong to one instant if no call changes
+    /// the queue during a few attempts to read them. Otherwise a later result may be smaller by the messages that are moving.
+    ///
+    /// A salvage sets the first number to that of the messages in the queue. It counts delayed messages, too, which count again at their first
+    /// delivery.
+    pub fn totals(&self) -> (u64, u64) {
+        let mut before = self.pulse();
+        for _ in 0..READINGS {
+            let totals = self.totals_now();
+            let after = self.pulse();
+            if after == before {
+                return totals;
+            }
+            before = after;
+        }
+        self.totals_now()
+    }
+
+    /// Returns the words that change if a message comes to the queue, leaves it, or becomes held or offered.
+    fn pulse(&self) -> (u64, Counts, u32) {
+        let number = self.fixed().control.last_number();
+        (
+            number,
+            self.counts_hint(),
+            self.waiters().len(List::Offered),
+        )
+    }
+
+    fn totals_now(&self) -> (u64, u64) {
+        let counts = self.counts_hint();
+        let present = counts
+            .messages
+            .saturating_add(counts.leased)
+            .saturating_add(self.offered_hint());
+        let number = self.fixed().control.last_number();
+        let sent = number.wrapping_add(self.first_delays_hint());
+        (sent, sent.saturating_sub(present))
+    }
+
+    /// Returns the number of messages that are offered to receivers and not accepted.
+    fn offered_hint(&self) -> u64 {
+        if self.waiters().len(List::Offered) == 0 {
+            return 0;
+        }
+        let is_offered =
+            |node: &Node| List::of(node) == List::Offered && waiters::state(node) == State::Settled;
+        let nodes = self.waiters().all().map(|(_, node)| node);
+        nodes.filter(|node| is_offered(node)).count() as u64
     }
 
     /// Returns how many delayed messages wait for their first delivery. Each of them gets its number at its delivery time.

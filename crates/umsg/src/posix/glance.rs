@@ -108,8 +108,8 @@ impl Queue {
             memory: segment.memory(slots) + arena::allocated(segment) as u64,
             statistics: status::statistics(fixed),
             send_closed: engine.is_send_closed(),
-            // No queue holds more messages than it has slots.
-            damaged: fixed.header.damage.is_noted() || occupied > slots,
+            // No queue holds more messages than it can have slots.
+            damaged: fixed.header.damage.is_noted() || occupied > segment.layout().slots,
         }
     }
 

@@ -19,10 +19,10 @@ pub struct Glance {
     pub delayed: u64,
     /// The bytes of the leased and the delayed messages together.
     pub leased_bytes: u64,
-    /// The number of messages that ever came to the queue. A delayed message is counted from its delivery time on. A repair of a corrupted queue sets
-    /// the number to that of the messages in the queue.
+    /// The number of messages that ever came to the queue, with the delayed ones. A repair of a corrupted queue sets the number to that of the messages
+    /// in the queue; delayed messages then count again at their first delivery.
     pub sent: u64,
-    /// Number of messages that have ever left the queue.
+    /// Number of messages that have ever left the queue. If messages are moving at this moment, a later number may be smaller by these messages.
     pub removed: u64,
     /// The time at which the oldest queued message was sent; `None` without a queued message. While messages are received, this may be the time
     /// of a later message.
@@ -63,15 +63,14 @@ impl Queue {
         let (segment, counts) = (self.engine.segment(), self.engine.counts_hint());
         let fixed = segment.fixed();
         let leased = counts.leased.saturating_sub(counts.delayed);
-        let sent = self.engine.ever_sent();
-        let present = counts.messages.saturating_add(counts.leased);
+        let (sent, removed) = self.engine.totals();
         let glance = Glance {
             entry: Entry::of(self.id(), fixed, &counts),
             leased,
             delayed: counts.delayed,
             leased_bytes: counts.leased_bytes,
             sent,
-            removed: sent.saturating_sub(present),
+            removed,
             oldest: self
                 .engine
                 .oldest_hint()

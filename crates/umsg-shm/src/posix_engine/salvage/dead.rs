@@ -20,7 +20,12 @@ impl Engine {
                     Waiters::of(self.segment()).remove(receiving, node)?;
                 }
                 List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
+                    // The call counts the death of a thread that the kernel has marked.
+                    let is_counted = waiters::has_died(node);
                     self.withdraw_sender(receiving, node)?;
+                    if is_counted {
+                        continue;
+                    }
                 }
                 // The node has left its list. If its thread died before it read the result, this call frees the node.
                 List::None if waiters::state(node) == State::Waiting => {

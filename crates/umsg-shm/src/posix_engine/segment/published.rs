@@ -16,8 +16,8 @@ pub struct Published {
     pub(super) removed_bytes: AtomicU64,
     /// The note of a sender that has deferred the ring of the doorbell. Only calls on a polled queue use the word.
     pub(crate) deferred_ring: DeferredRing,
-    /// The number of messages that entered the queue without a ring position: messages of blocked senders, and reserved slots. Never goes back. Each
-    /// such message is subtracted from `removed`, so `removed + entered` messages have ever left the queue.
+    /// The number of messages that entered the queue without a ring position: messages of blocked senders, and reserved slots. Each such
+    /// message is subtracted from `removed`, so `removed + entered` messages have ever left the queue.
     entered: AtomicU64,
     /// The number of bytes in these messages.
     entered_bytes: AtomicU64,
