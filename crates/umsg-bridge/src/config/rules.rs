@@ -239,10 +239,15 @@ fn check_new_queue(bridge: &Bridge, new: &NewQueue) -> Result<(), String> {
 fn check_new_stream(bridge: &Bridge, new: &NewStream) -> Result<(), String> {
     // The stream of a durable queue removes acknowledged messages.
     let keeps = new.retention == Retention::Limits && !bridge.is_durable();
-    let limit = match (new.max_messages, new.max_bytes) {
-        (Some(_), _) => "max_messages",
-        (None, Some(_)) => "max_bytes",
-        (None, None) => return Ok(()),
+    // To JetStream, 0 and -1 are no limits.
+    let limits_messages = new.max_messages.is_some_and(|most| most > 0);
+    let limit = match (
+        limits_messages,
+        new.max_bytes.is_some_and(|most| most.0 > 0),
+    ) {
+        (true, _) => "max_messages",
+        (false, true) => "max_bytes",
+        (false, false) => return Ok(()),
     };
     match keeps && new.max_age.is_none() {
         true => Err(format!(

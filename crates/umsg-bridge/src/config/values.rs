@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Pause {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a number of bytes, or a text such as \"64K\""
+    expecting = "expected a number of bytes, or a string such as \"64K\""
 )]
 enum Written {
     Number(u64),

@@ -2,6 +2,7 @@
 
 use crate::config::{Bridge, End, NewQueue};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use umsg::posix::{self, KnownFile, OpenError};
 use umsg::{Namespace, sysv};
 
@@ -35,8 +36,12 @@ pub fn is_named(namespace: &Namespace, name: &str, queue: &posix::Queue) -> bool
     let file = name.strip_prefix('/').unwrap_or(name);
     // The mapping of the queue keeps the inode's number from other files.
     let file = KnownFile::open(namespace, OsStr::new(file), true, true, true);
-    file.is_ok_and(|file| file.identity() == queue.identity())
-        || posix(namespace, (name, None)).is_ok_and(|now| now.serial() == queue.serial())
+    match file {
+        Ok(file) if file.identity() == queue.identity() => true,
+        // Another error says nothing about the name: the process may have too many open files.
+        Err(error) if error.kind() != ErrorKind::NotFound => true,
+        _ => posix(namespace, (name, None)).is_ok_and(|now| now.serial() == queue.serial()),
+    }
 }
 
 /// Opens a System V queue.

@@ -147,7 +147,7 @@ impl Queue {
         rustix::fs::fchmod(&self.descriptor, Mode::from_bits_truncate(mode))
     }
 
-    /// Returns whether the name still refers to this queue.
+    /// Returns whether the name still refers to this queue. If the name can't be opened for another reason than its removal, the result is true.
     #[must_use]
     pub fn is_current(&self) -> bool {
         let number = |descriptor: &OwnedFd| {
@@ -155,7 +155,10 @@ impl Queue {
             file.map(|file| (file.st_dev, file.st_ino)).ok()
         };
         let now = open(&self.name, self.access.flags(), None);
-        now.is_ok_and(|now| number(&self.descriptor) == number(&now))
+        match now {
+            Ok(now) => number(&self.descriptor) == number(&now),
+            Err(error) => error != Errno::NOENT,
+        }
     }
 
     /// Receives a message and its priority. The buffer must have room for the longest message.
