@@ -21,7 +21,7 @@ pub struct Ending {
     signals: OwnedFd,
     /// The signals that were blocked before [`Ending::prepare`].
     mask: libc::sigset_t,
-    /// The event of the first signal: no new commands start.
+    /// The event of the first signal, or of [`Ending::ask`]: no new commands start.
     asked: OwnedFd,
     /// The event of the second signal: the running commands end, too.
     urgent: OwnedFd,

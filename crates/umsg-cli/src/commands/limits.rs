@@ -307,7 +307,7 @@ fn table(limits: &umsg::Limits) -> Table<3> {
         (
             "max-qbytes",
             limits.max_qbytes,
-            "System V: maximum that an owner may set for a queue, if above msgmnb",
+            "System V: maximum that an owner may set for a queue, or msgmnb",
         ),
     ] {
         row(option, value.to_string(), meaning);

@@ -156,10 +156,12 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
         crew.ending.supervise();
     });
     crew.release();
-    let outcome = match lock(&crew.failure).take() {
+    // Once a thread has failed, a wait that ends is no failure. So a failure to receive came first.
+    let received = lock(&crew.turn).outcome.take().unwrap_or(Ok(()));
+    let outcome = received.and(match lock(&crew.failure).take() {
         Some(failure) => Err(failure),
-        None => lock(&crew.turn).outcome.take().unwrap_or(Ok(())),
-    };
+        None => Ok(()),
+    });
     // Relaxed: the threads have ended, and `thread::scope` has joined them.
     let (acknowledged, returned) = (
         crew.acknowledged.load(Ordering::Relaxed),
@@ -292,7 +294,7 @@ impl<'a> Crew<'a> {
                 return Some(message);
             }
             Ok(None) => turn.end(Ok(())),
-            // A signal to umsg interrupted the wait.
+            // A signal to umsg, or the failure of another thread, interrupted the wait.
             Err(_) if self.ending.is_asked() => turn.end(Ok(())),
             Err(failure) => turn.end(Err(failure)),
         }

@@ -162,14 +162,12 @@ fn check_file(namespace: &Namespace, subject: &Subject, file: Option<(u64, u64)>
     let (Subject::Queue(Address::Posix(name)), Some(_)) = (subject, file) else {
         return Ok(());
     };
-    // A queue that can't be opened is not compared: the action itself fails, or removes a corrupted file.
-    match Opened::open(namespace, name, Purpose::Look) {
-        Ok(opened) if Some(opened.queue.identity()) != file => {
-            let line = format_args!("{name}: another queue has the name now; nothing was changed");
-            Err(Failure::new(Code::Failed, line))
-        }
-        _ => Ok(()),
+    let opened = Opened::open(namespace, name, Purpose::Look)?;
+    if Some(opened.queue.identity()) == file {
+        return Ok(());
     }
+    let line = format_args!("{name}: another queue has the name now; nothing was changed");
+    Err(Failure::new(Code::Failed, line))
 }
 
 /// Returns the failure for an action that rings do not support.
