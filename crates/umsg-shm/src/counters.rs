@@ -90,6 +90,23 @@ impl Counters {
     }
 }
 
+/// The number of attempts to read values of a queue that is in use.
+const READINGS: u32 = 8;
+
+/// Reads values without a lock, until the words that change with them are the same before and after. After some attempts, returns the last values.
+pub(crate) fn read_steadily<P: PartialEq, T>(words: impl Fn() -> P, values: impl Fn() -> T) -> T {
+    let mut before = words();
+    for _ in 1..READINGS {
+        let read = values();
+        let after = words();
+        if after == before {
+            return read;
+        }
+        before = after;
+    }
+    values()
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

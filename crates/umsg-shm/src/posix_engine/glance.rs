@@ -3,6 +3,7 @@
 //! A process that watches queues must not delay the processes that use them. So these functions take no lock, repair no data, and write no word.
 
 use super::Engine;
+use crate::counters::read_steadily;
 use crate::leases::{LeaseRecord, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
@@ -10,9 +11,6 @@ use crate::posix_engine::segment::{Cell, Ring};
 use crate::posix_engine::tag::priority_of;
 use crate::waiters::{List, Waiters};
 use std::collections::BTreeMap;
-
-/// The number of attempts to read the totals of a queue that is in use.
-const ATTEMPTS: u32 = 8;
 
 /// The numbers of messages that ever entered and left a queue, and of their bytes. A salvage keeps the counts of messages, and restarts
 /// the counts of bytes with the bytes of the messages that it kept.
@@ -35,16 +33,7 @@ impl Engine {
     ///
     /// If messages are held or offered, the call reads their records.
     pub fn totals(&self) -> Totals {
-        let mut before = self.pulse();
-        for _ in 0..ATTEMPTS {
-            let totals = self.totals_now();
-            let after = self.pulse();
-            if after == before {
-                return totals;
-            }
-            before = after;
-        }
-        self.totals_now()
+        read_steadily(|| self.pulse(), || self.totals_now())
     }
 
     /// Returns the words that change if a message enters the queue, leaves it, or becomes held.

@@ -5,6 +5,7 @@ use super::receive::Taken;
 use super::segment::Contents;
 use super::wait::Call;
 use super::{Engine, Refused, Why};
+use crate::counters::read_steadily;
 use crate::fault::Fault;
 use crate::leases::{self, Leases};
 use crate::sync::Ordering;
@@ -30,9 +31,6 @@ pub struct Seen {
     /// The first bytes of the message, as many as the caller asked for.
     pub bytes: Vec<u8>,
 }
-
-/// The number of attempts to read the totals of a queue that is in use.
-const READINGS: u32 = 8;
 
 /// The counts of a queue, its waiters, and its last uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,16 +339,7 @@ impl Engine {
     /// A salvage sets the first number to that of the messages in the queue. It counts delayed messages, too, which count again at their first
     /// delivery.
     pub fn totals(&self) -> (u64, u64) {
-        let mut before = self.pulse();
-        for _ in 0..READINGS {
-            let totals = self.totals_now();
-            let after = self.pulse();
-            if after == before {
-                return totals;
-            }
-            before = after;
-        }
-        self.totals_now()
+        read_steadily(|| self.pulse(), || self.totals_now())
     }
 
     /// Returns the words that change if a message comes to the queue, leaves it, or becomes held or offered.
