@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use support::*;
 use umsg::posix::Queue;
@@ -119,24 +120,31 @@ fn bridges_that_are_stopped_for_longer_than_ack_wait_lose_nothing() {
         machine.await_log("running");
     }
     here.start();
-    let mut next = 0_u32;
-    let mut send = |count: u32| {
-        for _ in 0..count {
-            out.send_timeout(&next.to_le_bytes(), 0, LONG).unwrap();
-            next += 1;
-            std::thread::sleep(Duration::from_micros(500));
+    let stops_are_over = AtomicBool::new(false);
+    // A bridge can be stopped inside a call, and then a send waits for it. So the thread that sends is not the thread that continues the bridge.
+    let next = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut next = 0_u32;
+            while !stops_are_over.load(SeqCst) {
+                for _ in 0..20 {
+                    out.send_timeout(&next.to_le_bytes(), 0, LONG).unwrap();
+                    next += 1;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            next
+        });
+        // The pauses exceed `ack_wait`, 1 s, and for the export the timeout of a publish, 2 s.
+        for (machine, time) in [(&one, 1500), (&here, 2500), (&other, 1500)] {
+            std::thread::sleep(Duration::from_millis(300));
+            let bridge = machine.bridge.as_ref().unwrap();
+            bridge.signal(libc::SIGSTOP);
+            std::thread::sleep(Duration::from_millis(time));
+            bridge.signal(libc::SIGCONT);
         }
-    };
-    send(200);
-    // The pauses exceed `ack_wait`, 1 s, and for the export the timeout of a publish, 2 s.
-    for (machine, time) in [(&one, 1500), (&here, 2500), (&other, 1500)] {
-        let bridge = machine.bridge.as_ref().unwrap();
-        bridge.signal(libc::SIGSTOP);
-        send(200);
-        std::thread::sleep(Duration::from_millis(time));
-        bridge.signal(libc::SIGCONT);
-        send(100);
-    }
+        stops_are_over.store(true, SeqCst);
+        sender.join().unwrap()
+    });
     let mut seen = [Vec::new(), Vec::new()];
     let all: BTreeSet<u32> = (0..next).collect();
     let found = |seen: &[Vec<u32>; 2]| seen.iter().flatten().copied().collect::<BTreeSet<_>>();
