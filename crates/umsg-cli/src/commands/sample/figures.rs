@@ -307,10 +307,111 @@ impl Figures {
     }
 }
 
+/// The counters of the previous sample of a queue. 0 before the first sample.
+#[derive(Debug, Default)]
+pub struct Counted {
+    sent: u64,
+    sent_bytes: Option<u64>,
+    removed: u64,
+    removed_bytes: Option<u64>,
+    delayed: Option<u64>,
+}
+
+impl Counted {
+    /// Keeps counters from falling because messages are moving: a reader without a lock may count a moving message as removed too early, or a message
+    /// whose delay ends twice. A fallen counter would look to Prometheus like a restart, and all earlier messages would count again.
+    ///
+    /// The counters of a queue that was repaired fall: then the number or the bytes of the sent messages fall, too.
+    pub fn steady(&mut self, figures: &mut Figures) {
+        if self.sent.saturating_sub(figures.sent) <= self.delayed.unwrap_or(0) {
+            figures.sent = figures.sent.max(self.sent);
+        }
+        if figures.sent >= self.sent {
+            figures.removed = figures.removed.max(self.removed);
+        }
+        if figures.sent_bytes >= self.sent_bytes {
+            figures.removed_bytes = figures.removed_bytes.max(self.removed_bytes);
+        }
+        *self = Counted {
+            sent: figures.sent,
+            sent_bytes: figures.sent_bytes,
+            removed: figures.removed,
+            removed_bytes: figures.removed_bytes,
+            delayed: figures.delayed,
+        };
+    }
+}
+
 /// Returns the used part of the capacity; 1 for a queue without capacity.
 fn ratio(taken: u64, room: u64) -> f64 {
     match room {
         0 => 1.0,
         room => taken as f64 / room as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steady(counted: &mut Counted, of: &Figures) -> (u64, u64, u64, u64) {
+        let mut figures = of.clone();
+        counted.steady(&mut figures);
+        let bytes = |bytes: Option<u64>| bytes.unwrap();
+        let (sent, removed) = (figures.sent, figures.removed);
+        (
+            sent,
+            bytes(figures.sent_bytes),
+            removed,
+            bytes(figures.removed_bytes),
+        )
+    }
+
+    fn of(sent: u64, removed: u64, delayed: u64) -> Figures {
+        Figures {
+            sent,
+            sent_bytes: Some(sent * 10),
+            removed,
+            removed_bytes: Some(removed * 10),
+            delayed: Some(delayed),
+            ..Figures::nothing(Kind::Posix)
+        }
+    }
+
+    #[test]
+    fn counters_do_not_fall_by_moving_messages() {
+        let mut counted = Counted::default();
+        assert_eq!(steady(&mut counted, &of(100, 90, 0)), (100, 1000, 90, 900));
+        assert_eq!(steady(&mut counted, &of(100, 88, 2)), (100, 1000, 90, 900));
+        assert_eq!(steady(&mut counted, &of(103, 91, 0)), (103, 1030, 91, 910));
+    }
+
+    #[test]
+    fn delayed_messages_that_are_moving_count_as_sent() {
+        let sysv = |sent: u64, removed: u64, delayed: u64| Figures {
+            sent,
+            removed,
+            delayed: Some(delayed),
+            ..Figures::nothing(Kind::Sysv)
+        };
+        let mut counted = Counted::default();
+        counted.steady(&mut sysv(100, 90, 2));
+        let mut behind = sysv(98, 89, 0);
+        counted.steady(&mut behind);
+        assert_eq!((behind.sent, behind.removed), (100, 90));
+    }
+
+    #[test]
+    fn counters_of_a_repaired_queue_begin_again() {
+        let mut counted = Counted::default();
+        let overwritten = of(1 << 40, 1 << 40, 0);
+        steady(&mut counted, &overwritten);
+        assert_eq!(steady(&mut counted, &of(7, 3, 0)), (7, 70, 3, 30));
+        let bytes_restart = Figures {
+            sent_bytes: Some(20),
+            removed_bytes: Some(0),
+            ..of(8, 3, 0)
+        };
+        assert_eq!(steady(&mut counted, &bytes_restart), (8, 20, 3, 0));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use glob::Pattern;
@@ -14,7 +14,7 @@ use umsg::ring::{self, Observer, RingError};
 use umsg::sysv::{self, ControlError};
 use umsg::{Namespace, QueueError, SegmentError};
 
-use super::figures::{Figures, Kind, Label, Reason};
+use super::figures::{Counted, Figures, Kind, Label, Reason};
 use super::kept::Kept;
 use super::parallel;
 use crate::address::{self, Notation, RING};
@@ -62,10 +62,30 @@ pub struct Gatherer<'a> {
     rings: Kept<OsString, Arc<Named<Observer>>>,
 }
 
-/// An open queue and its label.
+/// An open queue, its label, and its counters at the previous sample.
 struct Named<Q> {
     queue: Q,
     label: Label,
+    counted: Mutex<Counted>,
+}
+
+impl<Q> Named<Q> {
+    fn new(queue: Q, label: Label) -> Arc<Named<Q>> {
+        let counted = Mutex::default();
+        Arc::new(Named {
+            queue,
+            label,
+            counted,
+        })
+    }
+
+    /// Returns the figures with counters that do not fall by moving messages.
+    fn steady(&self, mut figures: Figures) -> Figures {
+        // No other thread samples the same queue.
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.steady(&mut figures);
+        figures
+    }
 }
 
 impl Snapshot {
@@ -169,7 +189,7 @@ impl<'a> Gatherer<'a> {
                 let name = name.as_os_str();
                 let label = Label::new(Kind::Posix, name.to_str().ok_or(Some(Reason::Name))?);
                 let queue = open_posix(namespace, name).map_err(|error| of_open(&error))?;
-                Ok(Arc::new(Named { queue, label }))
+                Ok(Named::new(queue, label))
             });
             match kept {
                 Some(Ok(named)) => queues.push(Arc::clone(named)),
@@ -180,7 +200,8 @@ impl<'a> Gatherer<'a> {
         self.posix.end();
         snapshot.figures = parallel::map(&mut queues, SHARE, |named| {
             let queue = &named.queue;
-            Figures::posix(named.label.clone(), queue.identity(), &queue.glance())
+            let seen = queue.glance();
+            named.steady(Figures::posix(named.label.clone(), queue.identity(), &seen))
         });
         Ok(())
     }
@@ -204,7 +225,7 @@ impl<'a> Gatherer<'a> {
                 let queue = options.namespace(namespace).open_id(id);
                 let queue = queue.map_err(|error| of_sysv_open(&error))?;
                 let label = Label::new(Kind::Sysv, &label);
-                Ok(Arc::new(Named { queue, label }))
+                Ok(Named::new(queue, label))
             });
             match kept {
                 Some(Ok(named)) => queues.push(Arc::clone(named)),
@@ -215,7 +236,7 @@ impl<'a> Gatherer<'a> {
         self.sysv.end();
         let all = parallel::map(&mut queues, SHARE, |named| {
             let seen = named.queue.glance().map_err(|error| of_control(&error))?;
-            Ok(Figures::sysv(named.label.clone(), &seen))
+            Ok(named.steady(Figures::sysv(named.label.clone(), &seen)))
         });
         for (figures, named) in all.into_iter().zip(&queues) {
             match figures {
@@ -239,7 +260,7 @@ impl<'a> Gatherer<'a> {
                 let label = Label::new(Kind::Ring, &lossy);
                 let queue = Observer::open_in(namespace, &name);
                 let queue = queue.map_err(|error| of_ring(&error))?;
-                Ok(Arc::new(Named { queue, label }))
+                Ok(Named::new(queue, label))
             });
             match kept {
                 Some(Ok(named)) => rings.push(Arc::clone(named)),
@@ -251,7 +272,7 @@ impl<'a> Gatherer<'a> {
         snapshot
             .figures
             .extend(parallel::map(&mut rings, SHARE, |named| {
-                Figures::ring(named.label.clone(), &named.queue.look())
+                named.steady(Figures::ring(named.label.clone(), &named.queue.look()))
             }));
         Ok(())
     }
