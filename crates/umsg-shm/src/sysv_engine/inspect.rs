@@ -336,8 +336,7 @@ impl Engine {
     /// Returns the numbers of messages that ever came to the queue and left it, without the lock. The numbers belong to one instant if no call changes
     /// the queue during a few attempts to read them. Otherwise a later result may be smaller by the messages that are moving.
     ///
-    /// A salvage sets the first number to that of the messages in the queue. It counts delayed messages, too, which count again at their first
-    /// delivery.
+    /// A salvage sets the first number to that of the messages in the queue.
     pub fn totals(&self) -> (u64, u64) {
         read_steadily(|| self.pulse(), || self.totals_now())
     }
@@ -374,17 +373,21 @@ impl Engine {
         nodes.filter(|node| is_offered(node)).count() as u64
     }
 
-    /// Returns how many delayed messages wait for their first delivery. Each of them gets its number at its delivery time.
     fn first_delays_hint(&self) -> u64 {
-        if self.counts_hint().delayed == 0 {
-            return 0;
+        match self.counts_hint().delayed {
+            0 => 0,
+            _ => self.first_delays().count() as u64,
         }
-        // The list may change during the walk, which its length bounds.
+    }
+
+    /// Returns the records of the delayed messages that wait for their first delivery. Each of them gets its number at its delivery time.
+    ///
+    /// Without the lock, the list may change during the walk, which its length bounds.
+    pub(super) fn first_delays(&self) -> impl Iterator<Item = &leases::LeaseRecord> {
         let records = Leases::of(self.segment()).iter().filter_map(Result::ok);
-        let is_first = |record: &leases::LeaseRecord| {
+        records.map(|(_, record)| record).filter(|record| {
             leases::State::of(record) == leases::State::Delayed && record.deliveries.get() == 0
-        };
-        records.filter(|(_, record)| is_first(record)).count() as u64
+        })
     }
 
     /// Returns the time at which the oldest queued message was sent, in nanoseconds since 1970, without the lock. None if the queue is empty.

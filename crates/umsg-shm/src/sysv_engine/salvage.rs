@@ -253,15 +253,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Renumbers the sent messages from 1 on in their old order.
+    /// Renumbers the sent messages from 1 on in their old order. A message that waits for its first delivery gets its number at the delivery.
     ///
     /// The number in the control block says which messages are sent. In two cases this number is not credible: it is far from the numbers of the
     /// messages, or by this number, fewer messages are sent than the queue has counted. The greatest number of a message then replaces it.
     fn renumber(&self, receiving: ReceiverHeld<'_>, corrupt: u64) -> Result<(), Fault> {
         let (segment, control) = (self.segment(), &self.fixed().control);
+        let unnumbered: BTreeSet<u32> = self
+            .first_delays()
+            .map(|record| record.slot.get())
+            .collect();
         let mut queued = Vec::new();
         for slot in 0..segment.places() {
-            if segment.cell(slot)?.is_queued() {
+            if unnumbered.contains(&slot) {
+                // The number is that of an earlier message in the slot. 0 stays below each number that a message has.
+                segment.place(slot)?.set_sequence(receiving, 0);
+            } else if segment.cell(slot)?.is_queued() {
                 queued.push((segment.place(slot)?.sequence(), slot));
             }
         }

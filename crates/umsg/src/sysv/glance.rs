@@ -20,7 +20,7 @@ pub struct Glance {
     /// The bytes of the leased and the delayed messages together.
     pub leased_bytes: u64,
     /// The number of messages that ever came to the queue, with the delayed ones. A repair of a corrupted queue sets the number to that of the messages
-    /// in the queue; delayed messages then count again at their first delivery.
+    /// in the queue.
     pub sent: u64,
     /// Number of messages that have ever left the queue. If messages are moving at this moment, a later number may be smaller by these messages.
     pub removed: u64,

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const LONG: Duration = Duration::from_secs(60);
+
 #[test]
 fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
     let place = Place::new();
@@ -103,6 +105,50 @@ fn messages_that_were_sent_after_the_last_number_was_corrupted_are_kept_with_the
     let mut found = drain_sysv(&queue);
     found.sort_unstable();
     assert_eq!(found, (5..=25).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_message_that_was_sent_for_later_counts_once_after_a_repair() {
+    let place = Place::new();
+    let queue = sysv_queue(&place);
+    let counts = || {
+        let seen = queue.glance().unwrap();
+        (seen.sent, seen.removed)
+    };
+    // The slots of received messages have numbers, which are not those of the delayed messages.
+    for n in [30, 31] {
+        queue.try_send_after(1, &[n], LONG).unwrap();
+    }
+    assert_eq!(counts(), (26, 4));
+    write(&place.path().join("msg/0"), 256 + 20, &[0xff; 4]);
+    let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!(counts(), (22, 0));
+    assert_eq!(drain_sysv(&queue), (5..=24).collect::<Vec<_>>());
+    assert_eq!(counts(), (22, 20));
+    assert_eq!(queue.glance().unwrap().delayed, 2);
+}
+
+#[test]
+fn delayed_messages_of_a_repaired_queue_are_delivered_and_count_once() {
+    let place = Place::new();
+    let queue = sysv_queue(&place);
+    drain_sysv(&queue);
+    let soon = Duration::from_millis(300);
+    for n in [30, 31] {
+        queue.try_send_after(1, &[n], soon).unwrap();
+    }
+    write(&place.path().join("msg/0"), 256 + 20, &[0xff; 4]);
+    let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    let mut buffer = [0; 8];
+    for n in [30, 31] {
+        let want = sysv::Want::Any;
+        queue.receive_timeout(want, &mut buffer, LONG).unwrap();
+        assert_eq!(buffer[0], n);
+    }
+    let seen = queue.glance().unwrap();
+    assert_eq!((seen.sent, seen.removed, seen.delayed), (2, 2, 0));
 }
 
 #[test]
