@@ -84,6 +84,57 @@ fn keys_and_mouse_sort_filter_and_fold() {
 }
 
 #[test]
+fn escape_goes_back_one_step_at_a_time() {
+    needs_a_terminal!();
+    let site = Site::new();
+    for name in ["/jobs", "/log"] {
+        site.umsg(&["create", name]).text();
+        site.umsg(&["send", name, "first"]).text();
+        site.umsg(&["send", name, "second"]).text();
+    }
+    let terminal = Terminal::start(&site, SMALL, &["--every", "1h"]);
+    terminal.shows(&["/jobs", "/log"]);
+    terminal.press(&["Enter"]);
+    terminal.shows(&["/jobs  POSIX queue"]);
+    terminal.press(&["Escape"]);
+    terminal.shows(&["/jobs", "/log"]);
+    // An Enter that is typed before the terminal is in raw mode arrives as a line feed.
+    terminal.press(&["C-j"]);
+    terminal.shows(&["/jobs  POSIX queue"]);
+    terminal.press(&["Escape"]);
+    terminal.shows(&["/jobs", "/log"]);
+
+    // With a filter, the first Escape shows all queues again.
+    terminal.press(&["/"]);
+    terminal.shows(&["Names with:"]);
+    terminal.send("log");
+    terminal.press(&["Enter"]);
+    terminal.shows(&["[names with \"log\"]"]);
+    terminal.hides(&["/jobs"]);
+    terminal.press(&["Enter"]);
+    terminal.shows(&["/log  POSIX queue"]);
+    terminal.press(&["Escape"]);
+    terminal.shows(&["[names with \"log\"]"]);
+    terminal.press(&["Escape"]);
+    terminal.shows(&["/jobs", "/log"]);
+
+    // The same with a search in the messages.
+    terminal.press(&["m"]);
+    terminal.shows(&["first", "second"]);
+    terminal.press(&["/"]);
+    terminal.shows(&["Messages with:"]);
+    terminal.send("sec");
+    terminal.press(&["Enter"]);
+    terminal.shows(&["1 of 2 with"]);
+    terminal.press(&["Escape"]);
+    terminal.shows(&["2 messages", "first", "second"]);
+    terminal.press(&["Escape"]);
+    terminal.shows(&["/jobs", "/log"]);
+    terminal.press(&["Escape"]);
+    assert_eq!(terminal.ends(), 0);
+}
+
+#[test]
 fn details_show_waits_holds_and_priorities_and_messages_can_be_searched() {
     needs_a_terminal!();
     let (site, _ring) = with_all_kinds();

@@ -19,6 +19,8 @@ impl App {
     pub fn key(&mut self, event: KeyEvent) {
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
         let code = match event.code {
+            // An Enter that was typed before the terminal was in raw mode arrives as a line feed, which is ^J in raw mode.
+            KeyCode::Char('j') if control => KeyCode::Enter,
             // A letter with Ctrl or Alt is another key than the letter. So ^Y does not confirm a question.
             KeyCode::Char(_) if control || event.modifiers.contains(KeyModifiers::ALT) => {
                 KeyCode::Null
@@ -92,6 +94,7 @@ impl App {
             KeyCode::Char('X') | KeyCode::Delete => self.ask_to_remove(),
             KeyCode::Char('R') => self.ask_to_requeue(),
             KeyCode::Char('m') => self.open_messages(),
+            KeyCode::Esc if self.show_all() => {}
             KeyCode::Char('q') | KeyCode::Esc => self.leave(),
             _ => match &mut self.page {
                 Page::List => self.list_command(code),
@@ -109,6 +112,23 @@ impl App {
                     _ => messages.command(code, self.size.1),
                 },
             },
+        }
+    }
+
+    /// Ends the filter or the search of the current page. Returns false if the page has none.
+    fn show_all(&mut self) -> bool {
+        match &mut self.page {
+            Page::List if !self.order.filter.is_empty() => {
+                self.order.filter.clear();
+                self.arrange();
+                true
+            }
+            Page::Messages(messages) if messages.whole.is_none() && !messages.search.is_empty() => {
+                messages.search.clear();
+                messages.select(0, self.size.1);
+                true
+            }
+            _ => false,
         }
     }
 
