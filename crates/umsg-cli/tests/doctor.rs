@@ -418,6 +418,50 @@ fn damage_of_one_kind_is_reported_once_with_a_count() {
 }
 
 #[test]
+fn a_ring_with_a_stopped_receiver_has_a_problem_with_a_remedy() {
+    let site = Site::new();
+    // SAFETY: the child makes a ring and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
+    let receiver = unsafe { libc::fork() };
+    assert!(receiver >= 0, "fork");
+    if receiver == 0 {
+        let namespace = umsg::Namespace::at(site.path()).unwrap();
+        std::mem::forget(umsg::ring::Options::new().create_in(&namespace, "/jobs"));
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let namespace = umsg::Namespace::at(site.path()).unwrap();
+    while umsg::ring::find(&namespace, "/jobs").is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: the process is a child that was not reaped. The second call waits until it has stopped, and writes no status.
+    unsafe {
+        libc::kill(receiver, libc::SIGSTOP);
+        libc::waitpid(receiver, std::ptr::null_mut(), libc::WUNTRACED);
+    }
+    let shown = site.umsg(&["doctor", "ring:/jobs"]);
+    let text = String::from_utf8(shown.output).unwrap();
+    let (code, found) = report(&site, &["ring:/jobs"]);
+    // SAFETY: the process is a child that was not reaped. The call writes no status.
+    unsafe {
+        libc::kill(receiver, libc::SIGKILL);
+        libc::waitpid(receiver, std::ptr::null_mut(), 0);
+    }
+    for part in [
+        ", stopped\n",
+        "the receiver of this ring, is stopped: messages wait",
+        &format!("kill -CONT {receiver}"),
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("nothing is wrong"), "{text}");
+    assert_eq!(
+        (code, &found["problems"][0]["kind"]),
+        (Some(5), &json!("stopped"))
+    );
+}
+
+#[test]
 fn the_bytes_of_a_ring_are_those_of_its_payloads() {
     let site = Site::new();
     let namespace = umsg::Namespace::at(site.path()).unwrap();

@@ -221,6 +221,37 @@ fn a_ring_whose_receiver_died_is_not_healthy_and_names_the_receiver() {
 }
 
 #[test]
+fn a_ring_whose_receiver_is_stopped_is_not_healthy_until_the_receiver_continues() {
+    let place = Place::new();
+    let receiver = Child::run(|| {
+        let ring = ring::Options::new().create_in(&place.namespace, "/r");
+        std::thread::sleep(PATIENCE);
+        drop(ring);
+        0
+    });
+    let look = || ring::diagnose(&place.namespace, "/r");
+    let is_healthy = || look().is_ok_and(|found| found.is_healthy());
+    assert!(wait_until(PATIENCE, is_healthy));
+    receiver.signal(libc::SIGSTOP);
+    assert!(wait_until(PATIENCE, || !is_healthy()));
+    let diagnosis = look().unwrap();
+    let pid = receiver.pid();
+    assert_eq!(diagnosis.receiver.as_ref().unwrap().life, Life::Stopped);
+    let text = problem(&diagnosis, ProblemKind::Stopped);
+    assert!(
+        text.starts_with(&format!("process {pid} (")) && text.contains("receiver of this ring"),
+        "{text}"
+    );
+    let advice = &diagnosis.problems[0].advice;
+    assert!(advice.contains(&format!("kill -CONT {pid}")), "{advice}");
+    // A repair has nothing to repair, and does not wait for the receiver.
+    let repaired = ring::repair(&place.namespace, "/r").unwrap();
+    assert_eq!((repaired.failed, repaired.done.len()), (None, 0));
+    receiver.signal(libc::SIGCONT);
+    assert!(wait_until(PATIENCE, is_healthy));
+}
+
+#[test]
 fn a_process_that_died_with_both_locks_left_one_of_them_lent() {
     let (place, queue) = Place::new().with_queue("/q", 1000, 100);
     let died = dies_at("GROW_LENT", || while queue.try_send(b"fills", 1).is_ok() {});

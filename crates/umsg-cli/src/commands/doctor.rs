@@ -25,8 +25,8 @@ use crate::{place, progress, rights, streams};
 ///
 /// These are the problems: (1) a process that is stopped in the middle of a call while other processes wait for it; (2) a lock that records as its
 /// owner an impossible thread id, or a thread of a process that does not use the queue; (3) a lease, reservation, waiter or lock of a dead process;
-/// (4) corruption: byte values that no operation can have written. Calls on a corrupted queue fail with EBADMSG. The report lists the place in the
-/// file and the expected value of each corrupted byte.
+/// (4) a ring whose receiver is stopped or dead; (5) corruption: byte values that no operation can have written. Calls on a corrupted queue fail with
+/// EBADMSG. The report lists the place in the file and the expected value of each corrupted byte.
 ///
 /// A corrupted lock may name a process that never used the queue. A process uses the queue if it has the queue's file mapped. Only root can see the
 /// mappings of other users' processes. If the command cannot see the mappings of a process, --repair does not release a lock of that process. If the

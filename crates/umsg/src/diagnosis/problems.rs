@@ -27,6 +27,8 @@ pub enum ProblemKind {
     Damaged,
     /// A thread holds a lock and does not continue, or the lock names an impossible thread. Calls that need the lock wait, or fail after a second.
     Stuck,
+    /// The receiver of a ring is stopped. Messages wait in the ring until the receiver continues.
+    Stopped,
     /// A process died. The next call that finds the unfinished work of the dead process repairs the queue.
     Died,
     /// Messages are set aside for a dead-letter queue that the caller can't send to.
@@ -143,17 +145,24 @@ impl Diagnosis {
 
     fn of_receiver(&self) -> Option<Problem> {
         let receiver = self.receiver.as_ref()?;
-        (receiver.life == Life::Dead).then(|| {
-            Problem::new(
-                ProblemKind::Died,
+        let pid = receiver.pid;
+        match receiver.life {
+            Life::Alive => None,
+            Life::Stopped => Some(Problem::new(
+                ProblemKind::Stopped,
                 format!(
-                    "process {}, the receiver of this ring, is dead, so sends fail",
-                    receiver.pid
+                    "{}, the receiver of this ring, is stopped: messages wait until the process continues, and if the ring is full, sends wait or fail",
+                    name(Some(receiver))
                 ),
+                format!("continue the process (kill -CONT {pid})"),
+            )),
+            Life::Dead => Some(Problem::new(
+                ProblemKind::Died,
+                format!("process {pid}, the receiver of this ring, is dead, so sends fail"),
                 "remove the ring with `umsg rm`, or start its program again: the new ring replaces this one"
                     .to_owned(),
-            )
-        })
+            )),
+        }
     }
 }
 

@@ -218,7 +218,10 @@ pub(super) fn mend<S: Subject>(
     id: S::Id,
 ) -> Result<Repaired, OpenError> {
     let mut repaired = Repaired::new(examine::<S>(file, namespace, id)?);
-    if repaired.before.is_healthy() || repaired.must_wait() {
+    // A repair can't continue a stopped receiver.
+    let mut problems = repaired.before.problems.iter();
+    let has_work = problems.any(|problem| problem.kind != ProblemKind::Stopped);
+    if !has_work || repaired.must_wait() {
         return Ok(repaired);
     }
     let layout = S::header(file, id, &mut Findings::default())?;

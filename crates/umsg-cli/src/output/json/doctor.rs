@@ -151,7 +151,7 @@ struct DamageEntry {
 
 #[derive(Serialize)]
 struct ProblemEntry {
-    /// damaged, stuck, undelivered or died.
+    /// damaged, stuck, stopped, undelivered or died.
     kind: &'static str,
     what: String,
     advice: String,
@@ -373,6 +373,7 @@ impl ProblemEntry {
             kind: match problem.kind {
                 ProblemKind::Damaged => "damaged",
                 ProblemKind::Stuck => "stuck",
+                ProblemKind::Stopped => "stopped",
                 ProblemKind::Undelivered => "undelivered",
                 _ => "died",
             },
