@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use serde_json::json;
 use support::{Site, set_mode};
 use umsg::Namespace;
-use umsg::ring::{Options, Post, Ring, Sender};
+use umsg::ring::{Options, Post, Ring, Sender, Until};
 
 fn make(site: &Site, name: &str) -> Ring {
     let namespace = Namespace::at(site.path()).unwrap();
@@ -181,6 +182,53 @@ fn a_ring_whose_owner_is_dead_is_found_by_gc() {
     let names = site.umsg(&["ls", "--quiet"]);
     assert_eq!(names.text(), "ring:/jobs\n");
     drop(ring);
+}
+
+#[test]
+fn the_socket_of_an_owner_that_is_killed_after_the_removal_by_force_is_found_by_gc() {
+    let site = Site::new();
+    // SAFETY: the child makes a ring and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork");
+    if pid == 0 {
+        std::mem::forget(make(&site, "/jobs"));
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let entries = || std::fs::read_dir(site.path().join("ring")).unwrap().count();
+    let namespace = Namespace::at(site.path()).unwrap();
+    let is_reached = || {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let sender = Sender::open_in(&namespace, "/jobs");
+        sender.is_ok_and(|sender| {
+            sender
+                .send_fd(&Post::new(1), file.as_fd(), Until::Now)
+                .is_ok()
+        })
+    };
+    while !is_reached() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    site.umsg(&["rm", "--force", "ring:/jobs"]).text();
+    // The socket of a living owner stays.
+    let sweep = || {
+        site.umsg(&["gc", "--leftovers", "--remove"])
+            .text()
+            .to_owned()
+    };
+    assert_eq!((sweep().as_str(), entries()), ("no stale files\n", 1));
+    // SAFETY: the process is a child that was not reaped. The call writes no status.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+    // The killed process may leave other files, too.
+    let listed = site.umsg(&["gc", "--leftovers"]);
+    assert!(listed.text().contains("would be removed"), "{listed:?}");
+    assert_eq!(entries(), 1);
+    assert!(sweep().contains("removed"));
+    assert_eq!((sweep().as_str(), entries()), ("no stale files\n", 0));
 }
 
 #[test]

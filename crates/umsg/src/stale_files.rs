@@ -13,8 +13,8 @@ pub struct StaleFiles {
     pub queues: Vec<OsString>,
     /// Number of stale FIFOs, through which processes polled queues.
     pub poll_fifos: usize,
-    /// Number of unfinished files and directories of queues and limits, labels of queues that no longer exist, files of removed queues, and
-    /// directories of ended IPC namespaces. A living program may have kept the file of a removed queue for its next queue. If the file is missing,
+    /// Number of unfinished files and directories of queues and limits, labels of queues that no longer exist, files of removed queues, sockets of
+    /// removed rings whose receivers have ended, and directories of ended IPC namespaces. A living program may have kept the file of a removed queue for its next queue. If the file is missing,
     /// the program makes another one.
     pub incomplete: usize,
 }
@@ -73,13 +73,14 @@ impl Namespace {
             self.left_temporary()?
                 + self.left_labels()?
                 + self.left_lives()
+                + self.left_sockets()
                 + self.all_vacant()?
                 + self.left_ipc(),
         ))
     }
 
     /// Removes stale files: queues made with [`remove_on_last_close`](crate::posix::OpenOptions::remove_on_last_close) that no
-    /// process has open, FIFOs that no process polls, and unfinished files.
+    /// process has open, FIFOs that no process polls, sockets of removed rings whose receivers have ended, and unfinished files.
     ///
     /// Only root can remove the files of other users.
     ///
@@ -101,12 +102,12 @@ impl Namespace {
     /// If the process dies during the call, some of the files are removed. A later call removes the others.
     pub fn sweep(&self) -> Result<StaleFiles, NamespaceError> {
         let mut removed = self.sweep_files()?;
-        removed.incomplete += self.remove_left_ipc();
+        removed.incomplete += self.remove_left_sockets() + self.remove_left_ipc();
         Ok(removed)
     }
 
-    /// Removes stale files as [`sweep`](Self::sweep) does, apart from the directories of IPC namespaces: the search for ended IPC namespaces inspects
-    /// all processes of the machine.
+    /// Removes stale files as [`sweep`](Self::sweep) does, apart from the sockets of rings and the directories of IPC namespaces: the search for
+    /// dead receivers connects to sockets, and the search for ended IPC namespaces inspects all processes of the machine.
     #[doc(hidden)]
     pub fn sweep_files(&self) -> Result<StaleFiles, NamespaceError> {
         Ok(StaleFiles::new(

@@ -25,8 +25,8 @@ use crate::{place, streams, values};
 /// queues the processes of other users have open.
 ///
 /// The command also lists stale files, regardless of the conditions. Killed processes leave these files. Stale files are: queues with
-/// --remove-on-last-close that no process has open; FIFOs through which processes polled a queue, if no process polls it now; files of a creation
-/// that was interrupted. Other commands, such as `umsg ls`, also remove stale queues.
+/// --remove-on-last-close that no process has open; FIFOs through which processes polled a queue, if no process polls it now; sockets of removed
+/// rings whose owners were killed; files of a creation that was interrupted. Other commands, such as `umsg ls`, also remove stale queues.
 ///
 /// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation. CREATOR is
 /// the id of the process that created the queue, followed by `dead` if that process has ended. A new process can get the id of an ended process. So

@@ -85,31 +85,6 @@ impl Namespace {
             .map_or(Ok(Vec::new()), |rings| files_of(&rings))
     }
 
-    /// Removes a user's sockets whose names begin with `prefix` from the directory of rings, if the caller has the permission.
-    ///
-    /// Other entries stay: unlink(2) waits for the lock of a file, which the file's owner may hold without limit.
-    pub(crate) fn remove_sockets_of_rings(&self, prefix: &str, owner: u32) {
-        let Ok(rings) = self.queues_of(RINGS) else {
-            return;
-        };
-        let _ = for_each_entry(&rings, |entry, _| {
-            let name = entry.file_name().to_bytes();
-            if name.starts_with(prefix.as_bytes()) {
-                let (at, path) = rings.locate(OsStr::from_bytes(name));
-                // No other user can replace the owner's socket before the unlink: the directory belongs to the owner, or is sticky.
-                let is_socket = |stat: &fs::Stat| {
-                    FileType::from_raw_mode(stat.st_mode) == FileType::Socket
-                        && stat.st_uid == owner
-                };
-                if matches!(fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW), Ok(stat) if is_socket(&stat))
-                {
-                    let _ = fs::unlinkat(at, &path, AtFlags::empty());
-                }
-            }
-            Ok(())
-        });
-    }
-
     /// Returns the memory that queues of both kinds and rings occupy now, in bytes: the allocated memory, not the declared one.
     /// [`Limits::max_bytes`](crate::Limits::max_bytes) limits it.
     ///
@@ -312,26 +287,6 @@ fn is_regular(queues: &Directory, entry: &DirEntry) -> bool {
 mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
-
-    #[test]
-    fn a_dead_rings_sockets_are_removed_and_what_others_put_beside_them_stays() {
-        let dir = TestDir::shared();
-        let namespace = dir.namespace();
-        let at = |name: &str| dir.path().join(RINGS).join(name);
-        let bind = |name: &str| drop(std::os::unix::net::UnixDatagram::bind(at(name)).unwrap());
-        bind(".bell-5-a");
-        bind(".bell-55-a");
-        std::fs::write(at(".bell-5-file"), b"").unwrap();
-        fs::mkfifoat(fs::CWD, at(".bell-5-fifo"), Mode::RWXU).unwrap();
-        let caller = crate::namespace::caller();
-        namespace.remove_sockets_of_rings(".bell-5-", caller + 1);
-        assert!(at(".bell-5-a").exists());
-        namespace.remove_sockets_of_rings(".bell-5-", caller);
-        assert!(!at(".bell-5-a").exists());
-        for stays in [".bell-55-a", ".bell-5-file", ".bell-5-fifo"] {
-            assert!(at(stays).exists(), "{stays}");
-        }
-    }
 
     #[test]
     fn regular_files_and_nothing_else_are_listed_and_counted_in_order() {

@@ -3,13 +3,15 @@
 use super::doorbell::Button;
 use super::error::RingError;
 use super::lock::Locked;
-use super::place::{self, DoorbellPath};
+use super::place::DoorbellPath;
 use super::sender::Sender;
 use super::shared::Shared;
 use super::status::{Status, status};
 use crate::error::OpenError;
 use crate::error::SegmentError;
-use crate::namespace::{FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS};
+use crate::namespace::{
+    FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS, socket_prefix,
+};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -210,7 +212,7 @@ fn remove_file(
     // If the owner lives, its senders still use the doorbell, so the doorbell stays.
     if is_left {
         let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
-        namespace.remove_sockets_of_rings(&place::prefix(stat.st_ino), stat.st_uid);
+        namespace.remove_sockets_of_rings(&socket_prefix(stat.st_ino), stat.st_uid);
         crash_point!(RING_CLEARED);
     }
     namespace.unlink_file_in(RINGS, name).map_err(file_error)

@@ -11,7 +11,7 @@
 //! The random part is a number in the segment, which senders may overwrite. The name begins with the inode number of the ring's file, which does
 //! not come from the segment. So a forged number can't lead to the doorbell of another ring.
 
-use crate::namespace::{Namespace, RINGS, proc_link};
+use crate::namespace::{Namespace, RINGS, proc_link, socket_prefix};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
@@ -36,7 +36,7 @@ impl DoorbellPath {
     ) -> io::Result<DoorbellPath> {
         let stat = fs::fstat(file)?;
         let number = segment.fixed().ownership.fifo_number();
-        let name = format!("{}{number:016x}", prefix(stat.st_ino));
+        let name = format!("{}{number:016x}", socket_prefix(stat.st_ino));
         Ok(DoorbellPath {
             path: namespace.path().join(RINGS).join(name),
             owner: stat.st_uid,
@@ -91,11 +91,6 @@ impl DoorbellPath {
         }
         send(Address::of(&self.path)?.socket())
     }
-}
-
-/// Returns the first part of the names of a file's doorbells.
-pub(super) fn prefix(inode: u64) -> String {
-    format!(".bell-{inode}-")
 }
 
 /// The address of a path. The path may be longer than the 107 bytes of an address.
@@ -174,7 +169,7 @@ mod tests {
         let (_home, namespace, _ring, _sender, doorbell) = named();
         let file = fs::stat(namespace.path().join(RINGS).join("r")).unwrap();
         let name = doorbell.file_name().unwrap().to_str().unwrap();
-        let number = name.strip_prefix(&prefix(file.st_ino)).unwrap();
+        let number = name.strip_prefix(&socket_prefix(file.st_ino)).unwrap();
         assert_eq!(number.len(), 16);
         assert_ne!(number, "0000000000000000");
     }
