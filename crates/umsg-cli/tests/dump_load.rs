@@ -317,8 +317,7 @@ fn a_snapshot_without_a_name_wants_one() {
 fn a_json_summary_needs_a_file_for_the_dump() {
     let place = Place::with_queue();
     let outcome = place.site.umsg(&["dump", "/q", "--json"]);
-    assert_eq!(outcome.code, Some(2));
-    assert!(outcome.errors.contains("--output"), "{outcome:?}");
+    outcome.fails(2, &["the dump needs a file", "--output"]);
 }
 
 /// Returns a System V queue that holds three messages of two types.

@@ -43,8 +43,8 @@ pub struct Dump {
     /// Write to this file, which is replaced if it exists [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print JSON, for programs; only with --output
-    #[arg(long, requires = "output")]
+    /// Print JSON about the dump, for programs; only with --output
+    #[arg(long)]
     json: bool,
 }
 
@@ -67,6 +67,10 @@ impl Dump {
     }
 
     fn print(&self, cli: &Cli) -> Result {
+        if self.json {
+            let line = "--json describes the dump on standard output, so the dump needs a file; give one with --output";
+            return Err(Failure::new(Code::Usage, line));
+        }
         streams::check_output()?;
         if io::stdout().is_terminal() {
             let line = "standard output is a terminal; give a file with -o, or redirect the output";

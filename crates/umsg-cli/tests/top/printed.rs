@@ -21,6 +21,9 @@ fn without_a_terminal_the_error_names_the_other_ways() {
     ] {
         assert_eq!(site.umsg(arguments).code, Some(code), "{arguments:?}");
     }
+    let none = site.umsg(&["top", "--batch", "-n", "0"]);
+    assert_eq!(none.code, Some(2), "{none:?}");
+    assert!(none.errors.contains("give a number from 1 up"), "{none:?}");
 }
 
 #[test]

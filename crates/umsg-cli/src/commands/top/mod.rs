@@ -77,9 +77,9 @@ pub struct Top {
     /// The time between two refreshes: seconds, such as 0.5, or 500ms
     #[arg(long, short = 'd', value_name = "TIME", default_value = "1s", value_parser = values::duration)]
     every: Duration,
-    /// End after this many refreshes
-    #[arg(long, short = 'n', value_name = "N", value_parser = values::size)]
-    count: Option<u64>,
+    /// End after this many refreshes, at least 1
+    #[arg(long, short = 'n', value_name = "N", value_parser = values::times)]
+    count: Option<u32>,
     /// Print a table per refresh, for people and files
     #[arg(long, short, conflicts_with = "json")]
     batch: bool,

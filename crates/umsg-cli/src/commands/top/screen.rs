@@ -69,7 +69,7 @@ struct Session<'a> {
     refreshes: Refreshes,
     worker: Worker,
     /// The number of refreshes until the command ends; None without a limit.
-    left: Option<u64>,
+    left: Option<u32>,
     /// The time of the next refresh.
     due: Instant,
 }
