@@ -418,6 +418,56 @@ fn damage_of_one_kind_is_reported_once_with_a_count() {
 }
 
 #[test]
+fn a_registered_process_that_has_ended_is_said_to_have_ended() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let namespace = umsg::Namespace::at(site.path()).unwrap();
+    let open = || {
+        let mut options = umsg::posix::OpenOptions::new();
+        let queue = options.read(true).write(true).namespace(&namespace);
+        queue.open("/q").unwrap()
+    };
+    // SAFETY: the child registers and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork");
+    if child == 0 {
+        let queue = open();
+        let registration = queue.notify(umsg::posix::Notify::signal(libc::SIGURG));
+        std::mem::forget(registration);
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let queue = open();
+    while queue.registered().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let text = || site.umsg(&["doctor", "/q"]).text().to_owned();
+    let (before, ended) = (text(), "a process that has ended, by signal");
+    assert!(!before.contains(ended), "{before}");
+    // SAFETY: the process is a child that was not reaped. The call writes no status.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    let line = format!("notifies      process {child}, {ended} 23; a later registration");
+    let after = text();
+    assert!(after.contains(&line), "{after}");
+    // The first message fires the registration. The dead process never reacts.
+    queue.send(b"fires", 0).unwrap();
+    let fired = text();
+    assert!(
+        fired.contains(&line) && !fired.contains("has not reacted yet"),
+        "{fired}"
+    );
+    drop(
+        queue
+            .notify(umsg::posix::Notify::signal(libc::SIGURG))
+            .unwrap(),
+    );
+}
+
+#[test]
 fn a_ring_with_a_stopped_receiver_has_a_problem_with_a_remedy() {
     let site = Site::new();
     // SAFETY: the child makes a ring and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.

@@ -236,6 +236,13 @@ fn registration(registration: &Registration) -> String {
         NotifyKind::Call => "by a function call".to_owned(),
         _ => "without notification".to_owned(),
     };
+    // A fired record of a dead process stays until another process needs a record.
+    if registration.who.life == Life::Dead {
+        return format!(
+            "process {}, a process that has ended, {how}; a later registration replaces it, no action is needed",
+            registration.who.pid
+        );
+    }
     let told = if registration.told {
         "; notified, and has not reacted yet"
     } else {
