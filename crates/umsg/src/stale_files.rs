@@ -14,8 +14,8 @@ pub struct StaleFiles {
     /// Number of stale FIFOs, through which processes polled queues.
     pub poll_fifos: usize,
     /// Number of unfinished files and directories of queues and limits, labels of queues that no longer exist, files of removed queues, sockets of
-    /// removed rings whose receivers have ended, and directories of ended IPC namespaces. A living program may have kept the file of a removed queue for its next queue. If the file is missing,
-    /// the program makes another one.
+    /// removed rings whose receivers have ended, and directories of ended IPC namespaces. A living program may have kept the file of a removed queue
+    /// for its next queue. If the file is missing, the program makes another one.
     pub incomplete: usize,
 }
 

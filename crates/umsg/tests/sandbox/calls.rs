@@ -10,6 +10,7 @@ macro_rules! calls {
 calls! {
     CALLS =
     bind: SYS_bind,
+    connect: SYS_connect,
     dup3: SYS_dup3,
     fchmod: SYS_fchmod,
     fchmodat: SYS_fchmodat,

@@ -15,9 +15,10 @@ use umsg::Namespace;
 
 /// Calls that no traced path makes: they are made after deaths, by repairs, by processes with more threads or users, or if another call was
 /// refused.
-const IN_OTHER_STATES: [&str; 9] = [
+const IN_OTHER_STATES: [&str; 10] = [
     "/proc",
     "cachestat",
+    "connect",
     "membarrier",
     "mincore",
     "renameat2",
