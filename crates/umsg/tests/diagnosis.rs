@@ -529,3 +529,38 @@ fn a_look_survives_any_bytes_and_a_file_that_was_cut_short() {
         }
     }
 }
+
+#[test]
+fn a_queue_beyond_its_capacity_after_a_withdrawn_offer_is_healthy() {
+    let place = Place::in_turn();
+    let queue = place.create("/q", 2, 8);
+    let mut receiver = Child::run(|| {
+        let queue = place.open("/q");
+        queue.set_waiting(posix::Waiting::Blocking);
+        queue.receive_vec().map_or(1, |_| 0)
+    });
+    let is_blocked = || queue.status().blocked_receivers == 1;
+    assert!(wait_until(PATIENCE, is_blocked));
+    // The receiver sleeps for half a slice more, and then keeps no lock.
+    std::thread::sleep(Duration::from_millis(50));
+    receiver.signal(libc::SIGSTOP);
+    receiver.expect_to_stop("the receiver");
+    // The first message is offered to the stopped receiver, and so leaves room for two more.
+    for message in [b"1", b"2", b"3"] {
+        queue.try_send(message, 0).unwrap();
+    }
+    assert_eq!(queue.try_send(b"4", 0), Err(posix::SendError::Full));
+    receiver.kill();
+    // A sender that waits withdraws the offer.
+    let is_withdrawn = || {
+        let sent = queue.send_timeout(b"4", 0, Duration::from_millis(200));
+        assert_eq!(sent, Err(posix::SendError::TimedOut));
+        queue.attributes().messages == 3
+    };
+    assert!(wait_until(PATIENCE, is_withdrawn));
+    assert_healthy(&place);
+    for message in [b"1", b"2", b"3"] {
+        assert_eq!(queue.try_receive_vec().unwrap().data, message);
+    }
+    assert_healthy(&place);
+}

@@ -43,12 +43,13 @@ pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
             seen,
         );
     }
-    let (seen, removed) = (words.removed_seen.get(), words.removed.load(load));
-    if is_beyond(seen, removed) {
+    // An offer that is withdrawn lowers `removed`, and the copy stays. The number of messages that were taken from the ring is never lowered.
+    let (seen, drained) = (words.removed_seen.get(), words.drained.load(load));
+    if is_beyond(seen, drained) {
         findings.add(
-            "the senders' copy of `removed` is at most `removed`",
+            "the senders' copy of `removed` is at most `drained`",
             words.removed_seen,
-            format_args!("at most {removed}"),
+            format_args!("at most {drained}"),
             seen,
         );
     }
