@@ -107,6 +107,11 @@ struct Check {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+WAITING is the number of messages that wait at the source. For an export:
+those of the local queue that no process has leased. For an import: those
+of the stream that its consumer has not acknowledged, without those that
+are in a durable queue.")]
 struct Status {
     /// Print JSON, for programs
     #[arg(long)]

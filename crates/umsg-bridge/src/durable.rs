@@ -100,6 +100,13 @@ impl Unconsumed {
         self.messages.len()
     }
 
+    /// Returns the number of messages that are in the queue, or that left it and are not yet acknowledged.
+    #[must_use]
+    pub fn most_held(&self) -> usize {
+        // Before its redelivery, a message of an earlier bridge is only in `held`. Messages of the number 0 are one entry of `held`.
+        self.held.len().max(self.messages.len())
+    }
+
     /// Returns whether there are no unacknowledged messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {

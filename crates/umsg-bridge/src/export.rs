@@ -117,7 +117,7 @@ impl Work<'_> {
                 self.publish((leases, taken), flights, &mut failed).await;
             }
             if !failed.is_empty() && flights.is_empty() {
-                self.wait(&mut backoff).await?;
+                self.wait(&mut backoff, failed.len()).await?;
                 // Without a connection, each publish may last until its time-out, so a bridge that must stop ends here.
                 if self.scene.is_over() {
                     return Ok(());
@@ -179,11 +179,9 @@ impl Work<'_> {
         if !self.scene.link.is_alive() {
             return Err(connect::ENDED.to_owned());
         }
-        let backlog = self.exporter.backlog();
         let connected = self.scene.link.holds();
         self.board.count(|state| {
             state.in_flight = flying as u64;
-            state.backlog = backlog;
             state.connected = connected;
         });
         if !connected {
@@ -192,7 +190,7 @@ impl Work<'_> {
         } else if self.board.get().state == connect::WAITING {
             self.board.become_("running", None);
         }
-        let is_done = flying == 0 && backlog == 0;
+        let is_done = flying == 0 && self.exporter.is_empty();
         match is_done && !self.exporter.is_current(&self.scene.namespace, self.bridge) {
             true => Err(format!(
                 "`queue` {}: the queue was removed or replaced",
@@ -202,8 +200,8 @@ impl Work<'_> {
         }
     }
 
-    /// Waits before publishes are repeated: until there is a connection, and for the back-off time.
-    async fn wait(&self, backoff: &mut Backoff) -> Result<(), String> {
+    /// Waits before publishes of this number of messages are repeated: until there is a connection, and for the back-off time.
+    async fn wait(&self, backoff: &mut Backoff, failed: usize) -> Result<(), String> {
         let mut stop = self.scene.stop.clone();
         let wait = async {
             tokio::time::sleep(backoff.pause()).await;
@@ -214,7 +212,7 @@ impl Work<'_> {
         loop {
             tokio::select! {
                 waited = &mut wait => return waited,
-                _ = tick.tick() => self.board.refresh(),
+                _ = tick.tick() => self.board.count(|state| state.in_flight = failed as u64),
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
             }
         }

@@ -40,6 +40,8 @@ use std::time::{Duration, Instant};
 
 /// The interval of the checks that the name still refers to the queue.
 const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
+/// The interval at which the import asks the server how many messages wait.
+const COUNT: Duration = Duration::from_millis(500);
 /// The time to wait for messages that the server sent before their pull ended.
 const LATE: Duration = Duration::from_millis(50);
 
@@ -150,8 +152,8 @@ struct Work<'a> {
     in_hand: Cell<Option<(Rc<Message>, Instant)>>,
     /// The messages that are in the queue but not in the window's file.
     unsettled: RefCell<VecDeque<Unsettled>>,
-    /// The messages and bytes that the board does not count yet, and the number of messages in the stream that this consumer has not received.
-    counts: Cell<(u64, u64, u64)>,
+    /// The messages and bytes that the board does not count yet.
+    counts: Cell<(u64, u64)>,
     /// The messages of a durable queue that no local receiver has acknowledged.
     unconsumed: Option<RefCell<Unconsumed>>,
     consumer: Consumer<pull::Config>,
@@ -176,6 +178,7 @@ impl Work<'_> {
         let ended = tokio::select! {
             ended = self.pull_for_ever(&mut pulls) => ended,
             ended = self.acknowledge_consumed() => ended,
+            () = self.show_waiting() => Ok(()),
             _ = stop.wait_for(|stop| *stop) => Ok(()),
         };
         let settled = self.settle().await;
@@ -266,6 +269,28 @@ impl Work<'_> {
                     self.board.count(|state| state.retries += 1);
                     tokio::time::sleep(backoff.pause()).await;
                     self.check_consumer(why).await?;
+                }
+            }
+        }
+    }
+
+    /// Shows on the board how many messages of the stream the consumer has not acknowledged, without those that are in a durable queue. Without a
+    /// connection, the last number stays. Never returns.
+    async fn show_waiting(&self) {
+        let mut consumer = self.consumer.clone();
+        loop {
+            let now = consumer.cached_info();
+            // The server counts the messages that were never delivered apart from the others.
+            let waiting = now.num_pending + now.num_ack_pending as u64;
+            let unconsumed = self.unconsumed.as_ref();
+            let held = unconsumed.map_or(0, |unconsumed| unconsumed.borrow().most_held());
+            self.board
+                .count(|state| state.backlog = waiting.saturating_sub(held as u64));
+            loop {
+                tokio::time::sleep(COUNT).await;
+                // The client leaks a little memory for each request without an answer, so there is no request without a connection.
+                if self.scene.link.holds() && consumer.info().await.is_ok() {
+                    break;
                 }
             }
         }

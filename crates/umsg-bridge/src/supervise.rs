@@ -9,7 +9,7 @@ use crate::connect::{self, Link};
 use crate::failure::Failure;
 use crate::log::{self, Level};
 use crate::status::{self, Board, State};
-use crate::{export, import, name, service};
+use crate::{export, import, local, name, service};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +24,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 const END: Duration = Duration::from_secs(8);
 /// The interval at which the main thread checks the bridges' threads.
 const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which the messages that wait in a local queue are counted. The state's file is written at most half a second after each count.
+const COUNT: Duration = Duration::from_millis(500);
 /// The number of attempts after which a bridge makes a new connection: the client leaks a little memory for each request without an answer.
 const RENEW: u32 = 500;
 
@@ -314,7 +316,10 @@ fn live(start: Start, before: Option<Ended>) -> Result<(), String> {
         let Some(_names) = own_name(&start).await else {
             return;
         };
-        keep(start).await;
+        tokio::select! {
+            () = keep(&start) => {}
+            () = show_waiting(&start) => {}
+        }
     };
     LocalSet::new().block_on(&runtime, life);
     Ok(())
@@ -343,9 +348,24 @@ async fn own_name(start: &Start) -> Option<Vec<std::fs::File>> {
     }
 }
 
+/// Shows on the board how many messages wait in the queue of an export, also while the export waits for a server or for another attempt. Never
+/// returns.
+async fn show_waiting(start: &Start) {
+    if start.bridge.direction != Direction::Export {
+        // Only the server knows the messages that wait for an import, so the import asks.
+        return std::future::pending().await;
+    }
+    loop {
+        if let Some(waiting) = local::waiting(&start.namespace, &start.bridge) {
+            start.board.count(|state| state.backlog = waiting);
+        }
+        tokio::time::sleep(COUNT).await;
+    }
+}
+
 /// Runs a bridge, and starts it again after each failure.
-async fn keep(start: Start) {
-    let Start { bridge, board, .. } = &start;
+async fn keep(start: &Start) {
+    let Start { bridge, board, .. } = start;
     let mut backoff = Backoff::default();
     let mut stop = start.stop.clone();
     let mut secrets = start.secrets.clone();
@@ -354,7 +374,7 @@ async fn keep(start: Start) {
     while !is_over(&stop) {
         let began = Instant::now();
         attempts += 1;
-        let ended = match connected(&start, scene.take(), attempts).await {
+        let ended = match connected(start, scene.take(), attempts).await {
             Ok(with) => {
                 let with = scene.insert(with);
                 tokio::select! {
@@ -371,7 +391,11 @@ async fn keep(start: Start) {
             backoff.reset();
         }
         board.become_("waiting for another attempt", Some(why));
-        board.count(|state| state.retries += 1);
+        board.count(|state| {
+            state.retries += 1;
+            // The leases have ended.
+            state.in_flight = 0;
+        });
         // The pause is shortened at random once more: otherwise all bridges at the limit would try again at the same moment.
         let pause = backoff.pause().min(LONGEST);
         let pause = pause.mul_f64(0.5 + fastrand::f64() / 2.0);

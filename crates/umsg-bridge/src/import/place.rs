@@ -47,12 +47,9 @@ impl Work<'_> {
             .info()
             .map_err(|error| format!("`consumer`: {error}"))?;
         let sequence = info.stream_sequence;
-        let pending = info.pending;
         let mut placing = headers::placing(message.headers.as_ref(), message.payload.clone());
         if let Some(known) = self.known(sequence, placing.name)? {
             self.board.count(|state| state.duplicates += 1);
-            let (messages, bytes, _) = self.counts.get();
-            self.counts.set((messages, bytes, pending));
             let known = Entry { sequence, ..known };
             self.settle_later(message, known).await?;
             return Ok(Placed::Settled);
@@ -75,9 +72,9 @@ impl Work<'_> {
                         name: placing.name,
                     };
                     self.note(entry)?;
-                    let (messages, bytes, _) = self.counts.get();
+                    let (messages, bytes) = self.counts.get();
                     let now = bytes + placing.data.len() as u64;
-                    self.counts.set((messages + 1, now, pending));
+                    self.counts.set((messages + 1, now));
                     self.settle_later(message, entry).await?;
                     return Ok(Placed::Settled);
                 }
@@ -167,11 +164,10 @@ impl Work<'_> {
         self.check_queue()?;
         let flushed = self.window.borrow_mut().flush();
         flushed.map_err(|error| unwritten(&error))?;
-        let (messages, bytes, backlog) = self.counts.take();
+        let (messages, bytes) = self.counts.take();
         self.board.count(|state| {
             state.messages += messages;
             state.bytes += bytes;
-            state.backlog = backlog;
         });
         loop {
             // The message stays in the list until it is acknowledged: this future may be dropped.

@@ -138,12 +138,14 @@ impl Exporter {
         }
     }
 
-    /// Returns the number of waiting messages.
+    /// Returns whether the queue has no message that could be taken now.
     #[must_use]
-    pub fn backlog(&self) -> u64 {
+    pub fn is_empty(&self) -> bool {
         match &self.queue {
-            Queue::Posix(queue) => queue.attributes().messages as u64,
-            Queue::Sysv(queue) => queue.glance().map_or(0, |glance| glance.entry.messages),
+            Queue::Posix(queue) => queue.attributes().messages == 0,
+            Queue::Sysv(queue) => queue
+                .glance()
+                .map_or(true, |glance| glance.entry.messages == 0),
         }
     }
 

@@ -16,11 +16,13 @@ mod kernel;
 mod opened;
 mod polled;
 mod spool;
+mod waiting;
 
 pub use dead_letter::DeadLetter;
 pub use exporter::Exporter;
 pub use importer::{Importer, Refusal};
 pub use spool::{FIELDS, Spool};
+pub use waiting::waiting;
 
 use crate::window;
 use bytes::Bytes;

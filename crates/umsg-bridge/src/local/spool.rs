@@ -53,10 +53,12 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
             .min(MOST_MESSAGES),
         message_size: Size(longest + FIELDS as u64),
     };
-    opened::posix(
-        namespace,
-        (&format!("/bridge.{}.spool", bridge.name), Some(&new)),
-    )
+    opened::posix(namespace, (&name(bridge), Some(&new)))
+}
+
+/// Returns the name of the spool of a bridge.
+pub(super) fn name(bridge: &Bridge) -> String {
+    format!("/bridge.{}.spool", bridge.name)
 }
 
 /// Returns the longest payload of a ring, in bytes: the setting, but at least [`INLINE`].
@@ -144,8 +146,8 @@ impl Spool {
         // The spool was made for an earlier configuration, and is too small for the longest message.
         if needed > longest as u64 {
             return Err(refuse(&format!(
-                "the spool /bridge.{}.spool takes messages of at most {longest} bytes, and the bridge needs {needed}. Empty and remove the spool",
-                bridge.name
+                "the spool {} takes messages of at most {longest} bytes, and the bridge needs {needed}. Empty and remove the spool",
+                name(bridge)
             )));
         }
         let most = queue.attributes().max_messages;

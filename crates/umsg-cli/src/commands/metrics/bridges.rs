@@ -105,7 +105,7 @@ const FAMILIES: &[(&str, Option<&str>, MetricType, &str, Of)] = &[
         "umsg_bridge_waiting_messages",
         None,
         MetricType::Gauge,
-        "Messages that wait at the source of the bridge",
+        "Messages that wait at the source: not leased in the queue, or not acknowledged in the stream",
         |of| of.backlog,
     ),
     (
