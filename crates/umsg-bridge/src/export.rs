@@ -15,7 +15,7 @@ use crate::config::{Bridge, OnReject, SubjectBy};
 use crate::crash::{self, Point};
 use crate::flights::{Flights, Landed, Outcome};
 use crate::headers::{self, Source};
-use crate::local::{DeadLetter, Exporter, Key, Spool, Taken};
+use crate::local::{DeadLetter, Exporter, GONE, Key, Spool, Taken};
 use crate::log::{self, Level};
 use crate::status::Board;
 use crate::supervise::Scene;
@@ -192,10 +192,7 @@ impl Work<'_> {
         }
         let is_done = flying == 0 && self.exporter.is_empty();
         match is_done && !self.exporter.is_current(&self.scene.namespace, self.bridge) {
-            true => Err(format!(
-                "`queue` {}: the queue was removed or replaced",
-                self.bridge.queue
-            )),
+            true => Err(format!("`queue` {}: {GONE}", self.bridge.queue)),
             false => Ok(()),
         }
     }

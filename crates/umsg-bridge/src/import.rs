@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A queue may be removed, and created again, while the import runs. Its messages are acknowledged only if its name refers to it after they were
-//! placed. Otherwise they go back to the stream, and the next run of the import places them in the new queue.
+//! placed. Otherwise they go back to the stream, and the next run of the import places them in the new queue. The receiver of a ring must also live,
+//! and have the ring open: the messages of a ring end with its receiver.
 //!
 //! A bridge that is asked to stop makes no new pull. It places the messages of its last pulls, and returns the messages without room to the stream.
 //!
@@ -378,15 +379,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Fails if the queue's name no longer refers to the queue.
+    /// Fails if the queue's name no longer refers to the queue, or if a ring has no receiver.
     fn check_queue(&self) -> Result<(), String> {
-        match self.importer.is_current(&self.scene.namespace, self.bridge) {
-            true => Ok(()),
-            false => Err(format!(
-                "`queue` {}: the queue was removed or replaced",
-                self.bridge.queue
-            )),
-        }
+        self.importer.check(&self.scene.namespace, self.bridge)
     }
 }
 

@@ -155,8 +155,8 @@ impl Work<'_> {
 
     /// Writes the window. Then removes the arrival records of the placed messages, and acknowledges the messages.
     ///
-    /// Fails before that if the queue was removed or replaced. The check is after the placing, so each acknowledged message has been in the queue of
-    /// the name.
+    /// Fails before that if the queue was removed or replaced, or if a ring has lost its receiver. The check is after the placing, so each
+    /// acknowledged message has been in the queue of the name.
     pub(super) async fn settle(&self) -> Result<(), String> {
         if self.unsettled.borrow().is_empty() {
             return Ok(());

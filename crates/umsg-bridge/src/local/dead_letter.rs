@@ -45,7 +45,7 @@ impl DeadLetter {
             }
             *queue = open(&self.namespace, &self.name).map_err(|error| error.to_string())?;
         }
-        Err("the queue was removed or replaced".to_owned())
+        Err(super::GONE.to_owned())
     }
 }
 

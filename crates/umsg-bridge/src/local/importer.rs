@@ -1,6 +1,9 @@
 //! The local end of an import, which places messages.
 
-use super::{Key, Placing, kernel, kernel_identity, opened, polled, posix_identity, sysv_identity};
+use super::{
+    GONE, Key, Placing, kernel, kernel_identity, opened, polled, posix_identity, ring_identity,
+    sysv_identity,
+};
 use crate::config::{Bridge, End};
 use crate::crash::{self, Point};
 use rustix::io::Errno;
@@ -46,9 +49,48 @@ pub struct Importer {
 enum Queue {
     Posix(Box<posix::Queue>, Room),
     Sysv(Box<sysv::Queue>, AsyncFd<OwnedFd>),
-    Ring(ring::Sender),
+    Ring(Box<Ring>),
     Kernel(kernel::Queue),
 }
+
+/// A ring that gets imported messages.
+#[derive(Debug)]
+struct Ring {
+    sender: ring::Sender,
+    /// The observer of the same ring, which shows whether the ring still has its name.
+    observer: ring::Observer,
+}
+
+impl Ring {
+    fn open(namespace: &Namespace, name: &str) -> Result<Ring, String> {
+        let refuse = |error: &dyn std::fmt::Display| format!("`queue` ring:{name}: {error}");
+        let observer = ring::Observer::open_in(namespace, name).map_err(|error| refuse(&error))?;
+        let sender = ring::Sender::open_in(namespace, name).map_err(|error| refuse(&error))?;
+        let ring = Ring { sender, observer };
+        // The name may also have moved to another ring between the two calls.
+        match ring.is_current(namespace, name) {
+            true => Ok(ring),
+            false => Err(refuse(&RECEIVER_ENDED)),
+        }
+    }
+
+    /// Returns whether the name still refers to this ring, and the ring's receiver lives and has not closed the ring.
+    fn is_current(&self, namespace: &Namespace, name: &str) -> bool {
+        let now = self.sender.status();
+        now.owner_alive && !now.closed && self.observer.is_named(namespace, name)
+    }
+
+    /// Returns the identity of the ring, unique among the rings of all machines.
+    fn identity(&self, namespace: &Namespace) -> u64 {
+        let created = self.sender.status().created;
+        let created = created.duration_since(std::time::UNIX_EPOCH);
+        let created = created.unwrap_or_default().as_nanos() as u64;
+        ring_identity(namespace, (self.observer.inode(), created))
+    }
+}
+
+/// The reason why a ring gets no message.
+const RECEIVER_ENDED: &str = "the ring was removed or replaced, or its receiver has ended. Start the program that receives from the ring";
 
 /// The wait for room in a POSIX queue. While a queue is polled, each send of this process also wakes its own poller. So a second handle owns the
 /// descriptor, and exists only while the queue is full.
@@ -121,10 +163,9 @@ impl Importer {
                 (Queue::Sysv(Box::new(queue), polled), identity)
             }
             End::Ring(name) => {
-                let sender = ring::Sender::open_in(namespace, name);
-                let sender =
-                    sender.map_err(|error| format!("`queue` {}: {error}", bridge.queue))?;
-                (Queue::Ring(sender), 0)
+                let ring = Ring::open(namespace, name)?;
+                let identity = ring.identity(namespace);
+                (Queue::Ring(Box::new(ring)), identity)
             }
             End::Kernel(name) => {
                 let queue = kernel::Queue::open(name, new, Interest::WRITABLE)?;
@@ -167,7 +208,7 @@ impl Importer {
                 }
                 Err(error) => Err(Refusal::Queue(error.to_string())),
             },
-            Queue::Ring(sender) => place_in_ring(sender, placing),
+            Queue::Ring(ring) => place_in_ring(&ring.sender, placing),
             Queue::Kernel(queue) => match queue.try_send(&placing.data, placing.priority) {
                 Ok(()) => Ok(0),
                 Err(Errno::AGAIN | Errno::INTR) => Err(Refusal::Full),
@@ -283,14 +324,25 @@ impl Importer {
         }
     }
 
-    /// Returns whether the name still refers to this queue.
-    #[must_use]
-    pub fn is_current(&self, namespace: &Namespace, bridge: &Bridge) -> bool {
-        match (&self.queue, &bridge.queue) {
-            (Queue::Posix(queue, _), End::Posix(name)) => opened::is_named(namespace, name, queue),
-            (Queue::Sysv(queue, _), _) => !queue.is_removed(),
-            (Queue::Kernel(queue), _) => queue.is_current(),
-            _ => true,
+    /// Fails if the name no longer refers to this queue, or if the queue is a ring without a receiver.
+    ///
+    /// # Errors
+    /// The error is a sentence that names the setting.
+    pub fn check(&self, namespace: &Namespace, bridge: &Bridge) -> Result<(), String> {
+        let (is_current, why) = match (&self.queue, &bridge.queue) {
+            (Queue::Posix(queue, _), End::Posix(name)) => {
+                (opened::is_named(namespace, name, queue), GONE)
+            }
+            (Queue::Sysv(queue, _), _) => (!queue.is_removed(), GONE),
+            (Queue::Kernel(queue), _) => (queue.is_current(), GONE),
+            (Queue::Ring(ring), End::Ring(name)) => {
+                (ring.is_current(namespace, name), RECEIVER_ENDED)
+            }
+            _ => (true, GONE),
+        };
+        match is_current {
+            true => Ok(()),
+            false => Err(format!("`queue` {}: {why}", bridge.queue)),
         }
     }
 }

@@ -29,6 +29,9 @@ use bytes::Bytes;
 use std::time::{Duration, SystemTime};
 use umsg::{Namespace, posix, sysv};
 
+/// The reason why a bridge leaves a queue.
+pub const GONE: &str = "the queue was removed or replaced";
+
 /// The value by which a queue sorts or finds a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -170,6 +173,15 @@ fn posix_identity(queue: &posix::Queue) -> u64 {
         &device.to_le_bytes(),
         &queue.serial().to_le_bytes(),
     ])
+}
+
+/// Returns the identity of a ring, unique among the rings of all machines. `file` is the inode number of the ring's file, and the time of the ring's
+/// creation.
+fn ring_identity(namespace: &Namespace, file: (u64, u64)) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let device = std::fs::metadata(namespace.path()).map_or(0, |place| place.dev());
+    let words = [device, file.0, file.1].map(u64::to_le_bytes);
+    window::key(&[&boot(), words.as_flattened()])
 }
 
 /// Returns the identity of a queue of the kernel, unique among the queues of all machines.

@@ -192,7 +192,7 @@ impl Spool {
                                 let ready = source.ready(Interest::READABLE);
                                 let is_idle = tokio::time::timeout(IDLE, ready).await.is_err();
                                 if is_idle && !source.is_current() {
-                                    return Err("the queue was removed or replaced".to_owned());
+                                    return Err(super::GONE.to_owned());
                                 }
                             }
                             Err(error) => return Err(error.to_string()),

@@ -1,7 +1,9 @@
 //! Tests queues that are removed and created again while messages come.
 
 use crate::support::*;
+use std::process::{Command, Stdio};
 use umsg::posix::Queue;
+use umsg::{Namespace, ring};
 
 fn publish(server: &Server, subject: &'static str, numbers: std::ops::Range<u8>) {
     with_client(&server.url(), async |js| {
@@ -111,6 +113,107 @@ fn messages_that_a_removed_queue_of_the_kernel_took_come_to_the_new_one() {
         expect(&into, n + 1);
     }
     mq_close(into).unwrap();
+}
+
+/// The environment variable that starts this program as the receiver of a ring, which takes no message.
+const RECEIVER: &str = "UMSG_BRIDGE_TEST_RECEIVER";
+
+fn new_ring(namespace: &Namespace) -> ring::Ring {
+    ring::Options::new().create_in(namespace, "/r").unwrap()
+}
+
+#[test]
+fn receiver_of_a_ring() {
+    if std::env::var_os(RECEIVER).is_none() {
+        return;
+    }
+    let _ring = new_ring(&Namespace::resolve().unwrap());
+    std::thread::sleep(2 * LONG);
+}
+
+/// Starts a bridge that imports messages into the ring `/r`.
+fn import_into_ring(machine: &mut Machine, server: &Server) {
+    let import = IMPORT.replace("\"/in\"", "\"ring:/r\"");
+    machine.declare(&server.url(), &import.replace("\"1s\"", "\"300s\""));
+    machine.start();
+    machine.await_log("running");
+}
+
+/// Waits until the ring has this message. The message before it may come again, as in `expect`.
+fn expect_in_ring(ring: &mut ring::Ring, n: u8, machine: &Machine) {
+    wait_for(
+        "message of the new ring",
+        || match ring.try_receive_vec() {
+            Ok(message) => {
+                assert!([n, n - 1].contains(&message.payload[0]));
+                message.payload[0] == n
+            }
+            Err(_) => false,
+        },
+        || machine.logged(),
+    );
+}
+
+#[test]
+fn messages_that_a_removed_ring_took_come_to_the_new_one() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let mut into = new_ring(&machine.namespace);
+    import_into_ring(&mut machine, &server);
+    for n in [1, 3, 5] {
+        publish(&server, "s", n..n + 1);
+        expect_in_ring(&mut into, n, &machine);
+        // The old ring still takes messages, but has lost its name.
+        ring::unlink_anyway_in(&machine.namespace, "/r").unwrap();
+        let new = new_ring(&machine.namespace);
+        let old = std::mem::replace(&mut into, new);
+        publish(&server, "s", n + 1..n + 2);
+        expect_in_ring(&mut into, n + 1, &machine);
+        drop(old);
+    }
+}
+
+#[test]
+fn messages_that_a_ring_took_after_the_death_of_its_receiver_come_to_the_next_ring() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "removed::receiver_of_a_ring"]);
+    command
+        .env("UMSG_DIR", machine.home.path())
+        .env(RECEIVER, "1")
+        .stdout(Stdio::null());
+    let mut receiver = Process::start(&mut command);
+    let in_ring = || {
+        let ring = ring::find(&machine.namespace, "/r").ok()?;
+        Some(ring.status.messages)
+    };
+    wait_for("ring", || in_ring() == Some(0), String::new);
+    import_into_ring(&mut machine, &server);
+    with_client(&server.url(), async |js| {
+        let publish = async |n: u8| {
+            let sent = js.publish("s", vec![n].into()).await.unwrap();
+            sent.await.unwrap();
+        };
+        publish(1).await;
+        let in_ring = || {
+            ring::find(&machine.namespace, "/r")
+                .unwrap()
+                .status
+                .messages
+        };
+        let begin = std::time::Instant::now();
+        while in_ring() == 0 {
+            assert!(begin.elapsed() < LONG, "{}", machine.logged());
+        }
+        // A send to a ring succeeds up to 10 ms after the receiver's death. The second message should come in this time.
+        receiver.kill();
+        publish(2).await;
+    });
+    let mut into = new_ring(&machine.namespace);
+    expect_in_ring(&mut into, 2, &machine);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::namespace::{
     FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS, socket_prefix,
 };
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use umsg_shm::crash::crash_point;
@@ -320,6 +321,31 @@ impl Observer {
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.inode
+    }
+
+    /// Returns whether a name refers to this ring: the ring was not removed, and no other ring has replaced it. If the name can't be looked up for
+    /// another reason, the result is true. The call makes one system call.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+    /// let observer = umsg::ring::Observer::open_in(&namespace, "/r")?;
+    /// assert!(observer.is_named(&namespace, "/r"));
+    /// drop(ring);
+    /// assert!(!observer.is_named(&namespace, "/r"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_named(&self, namespace: &Namespace, name: impl AsRef<OsStr>) -> bool {
+        let Ok(name) = QueueName::parse(name.as_ref()) else {
+            return false;
+        };
+        // The mapping of the ring keeps the inode's number from other files.
+        match rustix::fs::lstat(namespace.path().join(RINGS).join(name.as_os_str())) {
+            Ok(stat) => stat.st_ino == self.inode,
+            Err(error) => error != Errno::NOENT,
+        }
     }
 }
 
