@@ -55,14 +55,17 @@ fn deaths(point: &str, from: &str, to: &str) -> Option<BTreeMap<u32, u32>> {
         || record() == 8,
         || format!("{}\n{}", here.logged(), there.logged()),
     );
+    wait_for(
+        &format!("end of {point}"),
+        || {
+            let now = out.attributes();
+            now.messages + now.leased == 0
+        },
+        || format!("{}\n{}", here.logged(), there.logged()),
+    );
     // The pause is longer than `ack_wait`, 1 s, after which redeliveries come.
     std::thread::sleep(std::time::Duration::from_millis(2200));
     record();
-    assert_eq!(
-        out.attributes().messages + out.attributes().leased,
-        0,
-        "{point}"
-    );
     Some(seen)
 }
 

@@ -56,7 +56,7 @@ fn a_bridge_whose_client_has_ended_fails_so_that_the_next_attempt_has_a_new_one(
                 directory: directory.clone(),
                 host: "host".to_owned(),
                 domain: None,
-                timeout: Duration::from_secs(1),
+                timeout: LONG,
                 stop,
             };
             let board = Board::new(State::default(), &directory);
@@ -110,6 +110,6 @@ fn connections_are_seen_without_their_events() {
         assert!(!link.holds());
         server.restart();
         link.wait().await.unwrap();
-        assert_eq!(link.connections(), first + 1);
+        assert!(link.connections() > first);
     });
 }

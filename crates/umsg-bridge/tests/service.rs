@@ -84,8 +84,12 @@ fn without_a_server_the_queue_fills_and_the_state_says_so() {
         || states()[0].state.starts_with("waiting for the server"),
         || format!("{:?}", states()),
     );
-    let (text, _) = output(machine.command().arg("status"));
-    assert!(text.contains("waiting for the server"), "{text}");
+    let status = || output(machine.command().arg("status")).0;
+    wait_for(
+        "status",
+        || status().contains("waiting for the server"),
+        status,
+    );
     let held = out.attributes();
     assert_eq!(held.messages + held.leased, 50);
     server.restart();
@@ -230,7 +234,8 @@ fn a_check_refuses_a_subject_that_the_stream_does_not_have() {
 fn a_check_names_a_missing_server_and_a_missing_queue_once() {
     let machine = Machine::new();
     let bridge = EXPORT.replace("create_stream = { storage = \"file\" }", "");
-    let url = format!("nats://127.0.0.1:{}", free_port());
+    let port = reserve_port();
+    let url = format!("nats://127.0.0.1:{}", port.number);
     machine.declare(&url, &bridge);
     let mut command = machine.command();
     let (text, code) = output(command.arg("check").arg("-c").arg(machine.config()));

@@ -14,8 +14,8 @@ fn publish(server: &Server, subject: &'static str, numbers: std::ops::Range<u8>)
     });
 }
 
-/// Waits until the queue has had each of these messages once. The message before them may come again: the bridge may not have acknowledged it when the
-/// earlier queue was removed.
+/// Waits until the queue has had each of these messages once. Messages before them may come again, and late: the bridge may not have acknowledged them
+/// when the earlier queue was removed.
 fn expect(queue: &Queue, numbers: std::ops::Range<u8>, machine: &Machine) {
     let mut seen = Vec::new();
     wait_for(
@@ -24,7 +24,7 @@ fn expect(queue: &Queue, numbers: std::ops::Range<u8>, machine: &Machine) {
             while let Ok(message) = queue.try_receive_vec() {
                 match message.data[0] {
                     n if numbers.contains(&n) => seen.push(n),
-                    n => assert_eq!(n + 1, numbers.start),
+                    n => assert!(n < numbers.start, "{n}"),
                 }
             }
             seen.len() >= numbers.len()
@@ -90,9 +90,9 @@ fn messages_that_a_removed_queue_of_the_kernel_took_come_to_the_new_one() {
     machine.await_log("running");
     let expect = |queue: &MqdT, n: u8| {
         let mut buffer = [0; 100];
-        // The message before may come again, as in `expect`.
+        // Messages before may come again, as in `expect`.
         let again = |found: u8| {
-            assert_eq!(found + 1, n);
+            assert!(found < n, "{found}");
             false
         };
         wait_for(
@@ -139,13 +139,13 @@ fn import_into_ring(machine: &mut Machine, server: &Server) {
     machine.await_log("running");
 }
 
-/// Waits until the ring has this message. The message before it may come again, as in `expect`.
+/// Waits until the ring has this message. Messages before it may come again, as in `expect`.
 fn expect_in_ring(ring: &mut ring::Ring, n: u8, machine: &Machine) {
     wait_for(
         "message of the new ring",
         || match ring.try_receive_vec() {
             Ok(message) => {
-                assert!([n, n - 1].contains(&message.payload[0]));
+                assert!(message.payload[0] <= n);
                 message.payload[0] == n
             }
             Err(_) => false,

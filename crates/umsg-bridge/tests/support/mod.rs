@@ -2,11 +2,15 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use async_nats::jetstream;
+use async_nats::jetstream::context::ContextBuilder;
 use std::io::Read;
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use umsg::Namespace;
@@ -90,6 +94,7 @@ pub struct Server {
     pub home: TempDir,
     place: Place,
     pub port: u16,
+    _reserved: Port,
     pub more: String,
     process: Process,
 }
@@ -102,13 +107,34 @@ pub struct Place {
     pub enter: Vec<String>,
 }
 
-/// Returns a port that was free at the time of the call.
-pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+/// A port of the loopback that no other test uses while this value lives.
+pub struct Port {
+    pub number: u16,
+    /// The socket whose name reserves the port among all test processes.
+    _owner: UnixDatagram,
+}
+
+/// Reserves a port. The port is below the system's ephemeral ports: no connection of a client takes the port while a server starts again, and a client
+/// without a server can't connect to itself.
+pub fn reserve_port() -> Port {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (first, count) = (10_000, 20_000);
+    let begin = std::process::id().wrapping_mul(37);
+    for _ in 0..count {
+        let place = begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % count;
+        let number = (first + place) as u16;
+        let name = SocketAddr::from_abstract_name(format!("umsg-bridge-test-port-{number}"));
+        let Ok(owner) = UnixDatagram::bind_addr(&name.unwrap()) else {
+            continue;
+        };
+        if TcpListener::bind(("127.0.0.1", number)).is_ok() {
+            return Port {
+                number,
+                _owner: owner,
+            };
+        }
+    }
+    panic!("all ports are in use");
 }
 
 impl Server {
@@ -125,12 +151,14 @@ impl Server {
     /// Starts a server at another address.
     pub fn start_at(place: Place, more: &str) -> Server {
         let home = tempfile::tempdir().unwrap();
-        let port = free_port();
+        let reserved = reserve_port();
+        let port = reserved.number;
         let process = launch(&place, home.path(), port, more);
         let mut server = Server {
             home,
             place,
             port,
+            _reserved: reserved,
             more: more.to_owned(),
             process,
         };
@@ -335,8 +363,12 @@ pub fn with_client<T>(url: &str, work: impl AsyncFnOnce(jetstream::Context) -> T
         .build()
         .unwrap();
     runtime.block_on(async {
-        let client = async_nats::connect(url).await.unwrap();
-        work(jetstream::new(client)).await
+        // The usual time-outs, 5 s, are too short for a busy machine.
+        let options = async_nats::ConnectOptions::new().connection_timeout(LONG);
+        let options = options.request_timeout(Some(LONG));
+        let client = options.connect(url).await.unwrap();
+        let builder = ContextBuilder::new().timeout(LONG).ack_timeout(LONG);
+        work(builder.build(client)).await
     })
 }
 
