@@ -120,12 +120,13 @@ async fn serve(
     mut config: Config,
     read: &dyn Fn() -> Result<Config, String>,
 ) -> Result<(), String> {
-    let mut process = Process::begin(namespace, &config)?;
-    process.apply(&config)?;
+    // The signals are heard before the first bridge starts: otherwise a signal during the start would end the process without an orderly end.
     let listen = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
     let mut hangup = listen(SignalKind::hangup())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
+    let mut process = Process::begin(namespace, &config)?;
+    process.apply(&config)?;
     let mut look = tokio::time::interval(LOOK);
     service::tell(&format!(
         "READY=1\nSTATUS={} bridges",

@@ -66,6 +66,25 @@ fn sighup_changes_bridges_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn a_signal_to_end_is_heard_as_soon_as_a_bridge_runs() {
+    let mut machine = Machine::new();
+    // The start of so many bridges takes some time. The bridges wait for their queue.
+    let bridges = (0..200).map(|n| {
+        let name = format!("name = \"out{n}\"");
+        EXPORT.replace("name = \"out\"", &name)
+    });
+    machine.declare("nats://127.0.0.1:1", &bridges.collect::<String>());
+    machine.start();
+    let begin = std::time::Instant::now();
+    while machine.states().is_empty() {
+        assert!(begin.elapsed() < LONG, "{}", machine.logged());
+    }
+    let bridge = machine.bridge.as_mut().unwrap();
+    bridge.signal(libc::SIGTERM);
+    assert_eq!(bridge.wait().code(), Some(0), "{}", machine.logged());
+}
+
+#[test]
 fn without_a_server_the_queue_fills_and_the_state_says_so() {
     let Some(program) = nats_server() else { return };
     let mut server = Server::start(&program, "");
