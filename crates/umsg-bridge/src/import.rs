@@ -223,18 +223,19 @@ impl Work<'_> {
         self.settle().await
     }
 
-    /// Returns the messages that are not acknowledged to the stream, because the queue or the consumer is lost.
+    /// Returns the messages that are not acknowledged to the stream, because the queue or the consumer is lost. Waits for the end of all requests: a
+    /// message that came to a closed inbox would wait for `ack_wait`. The delays are those of [`finish`](Self::finish).
     async fn give_up(&self, pulls: &mut Pulls) {
         for one in self.unsettled.take() {
-            give_back(&one.message, 2 * LATE).await;
+            give_back(&one.message, pulls.left()).await;
         }
         if let Some((message, _)) = self.in_hand.take() {
-            give_back(&message, 2 * LATE).await;
+            give_back(&message, pulls.left()).await;
         }
         while self.scene.link.holds()
-            && let Some(message) = pulls.late(LATE).await
+            && let Some(message) = pulls.rest().await
         {
-            give_back(&message, 2 * LATE).await;
+            give_back(&message, pulls.left()).await;
         }
     }
 
