@@ -246,7 +246,7 @@ fn an_orderly_end_loses_no_message_of_a_ring() {
         let ring = ring().unwrap();
         // The bridge is stopped, so that it then finds all messages in its ring together with the signal to end.
         let bridge = machine.bridge.as_mut().unwrap();
-        bridge.signal(libc::SIGSTOP);
+        bridge.stop();
         for _ in 0..900 {
             let post = ring::Post::new(0).payload(&sent.to_le_bytes());
             // The bridge may be stopped inside a call that owns the ring's lock. The send then fails, and the bridge must go on for a moment.
@@ -254,7 +254,7 @@ fn an_orderly_end_loses_no_message_of_a_ring() {
                 assert!(matches!(error, ring::SendError::Full), "{error}");
                 bridge.signal(libc::SIGCONT);
                 std::thread::sleep(Duration::from_millis(20));
-                bridge.signal(libc::SIGSTOP);
+                bridge.stop();
             }
             sent += 1;
         }

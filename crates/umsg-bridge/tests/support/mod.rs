@@ -71,6 +71,17 @@ impl Process {
         unsafe { libc::kill(self.0.id() as i32, signal) };
     }
 
+    /// Stops the process, and waits until each of its threads has stopped.
+    pub fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: all bytes of the structure may be 0, and the structure outlives the call. The child is not reaped, so no other process has its id.
+        unsafe {
+            let mut about: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, self.0.id(), &raw mut about, flags);
+        }
+    }
+
     pub fn wait(&mut self) -> std::process::ExitStatus {
         let begin = Instant::now();
         loop {
@@ -175,11 +186,10 @@ impl Server {
     }
 
     pub fn stop(&mut self, stopped: bool) {
-        self.process.signal(if stopped {
-            libc::SIGSTOP
-        } else {
-            libc::SIGCONT
-        });
+        match stopped {
+            true => self.process.stop(),
+            false => self.process.signal(libc::SIGCONT),
+        }
     }
 
     /// Starts the server again, with the same files.
