@@ -14,8 +14,8 @@ fn publish(server: &Server, subject: &'static str, numbers: std::ops::Range<u8>)
     });
 }
 
-/// Waits until the queue has had each of these messages once. Messages before them may come again, and late: the bridge may not have acknowledged them
-/// when the earlier queue was removed.
+/// Waits until the queue has had each of these messages once. Messages before them may come again, and late: the bridge may not have acknowledged
+/// them when the earlier queue was removed.
 fn expect(queue: &Queue, numbers: std::ops::Range<u8>, machine: &Machine) {
     let mut seen = Vec::new();
     wait_for(

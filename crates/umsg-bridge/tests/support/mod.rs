@@ -125,8 +125,8 @@ pub struct Port {
     _owner: UnixDatagram,
 }
 
-/// Reserves a port. The port is below the system's ephemeral ports: no connection of a client takes the port while a server starts again, and a client
-/// without a server can't connect to itself.
+/// Reserves a port. The port is below the system's ephemeral ports: no connection of a client takes the port while a server starts again, and a
+/// client without a server can't connect to itself.
 pub fn reserve_port() -> Port {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (first, count) = (10_000, 20_000);
