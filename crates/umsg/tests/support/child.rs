@@ -49,6 +49,23 @@ pub fn stop() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
+/// The number of forks before a test gives up, and the time after which the parent of a child that starts no thread forks again.
+const FORKS: u32 = 30;
+const START: Duration = Duration::from_secs(2);
+
+/// Starts a thread and waits for its end, until the process has one thread again.
+///
+/// The standard library's threads take a lock of that library when they start and when they end. If a thread of the harness has the lock during the
+/// fork, the child's copy stays locked, and no thread of the child begins. Such a child does not return from here.
+fn start_a_thread() {
+    std::thread::spawn(|| ()).join().unwrap();
+    // A thread that was joined may not have left the kernel, and unshare(2) with CLONE_NEWUSER fails in a process with several threads.
+    let threads = || std::fs::read_dir("/proc/self/task").map(Iterator::count);
+    while threads().is_ok_and(|count| count > 1) {
+        std::thread::yield_now();
+    }
+}
+
 /// Exit status of a child that panicked.
 pub const PANICKED: i32 = 101;
 
@@ -74,27 +91,41 @@ impl Child {
 
     fn begin(leads: bool, work: impl FnOnce() -> i32) -> Child {
         let_children_complain();
-        // SAFETY: the child leaves with _exit. Before, it calls the library and libc's malloc, which glibc makes usable in a child of a process with
-        // threads.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0, "fork");
-        if leads {
-            // SAFETY: the call moves this process's own child, or the child itself, into a process group. Both processes make the call, because
-            // either may be first.
-            unsafe { libc::setpgid(pid, pid) };
+        let has_begun = Shared::<AtomicU64>::new();
+        for _ in 0..FORKS {
+            // SAFETY: the child leaves with _exit. Before, it calls the library and libc's malloc, which glibc makes usable in a child of a process
+            // with threads.
+            let pid = unsafe { libc::fork() };
+            assert!(pid >= 0, "fork");
+            if leads {
+                // SAFETY: the call moves this process's own child, or the child itself, into a process group. Both processes make the call, because
+                // either may be first.
+                unsafe { libc::setpgid(pid, pid) };
+            }
+            if pid == 0 {
+                die_with_parent();
+                IS_CHILD.store(true, Ordering::Relaxed);
+                start_a_thread();
+                has_begun.store(1, Ordering::SeqCst);
+                let code = std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(code) };
+            }
+            let mut child = Child {
+                pid,
+                exit: None,
+                leads,
+            };
+            let forked = Instant::now();
+            while has_begun.load(Ordering::SeqCst) == 0 && forked.elapsed() < START {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            if has_begun.load(Ordering::SeqCst) == 1 {
+                return child;
+            }
+            child.kill();
         }
-        if pid == 0 {
-            die_with_parent();
-            IS_CHILD.store(true, Ordering::Relaxed);
-            let code = std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(code) };
-        }
-        Child {
-            pid,
-            exit: None,
-            leads,
-        }
+        panic!("no child could start a thread");
     }
 
     pub fn pid(&self) -> libc::pid_t {
