@@ -89,6 +89,11 @@ impl State {
 /// The value of `slot` in a record without a message: see `Arrived`.
 pub const NO_MESSAGE: u32 = u32::MAX;
 
+/// Returns whether the record is that of a delayed message that waits for its first delivery.
+pub(crate) fn is_first_delay(record: &LeaseRecord) -> bool {
+    State::of(record) == State::Delayed && record.deliveries.get() == 0
+}
+
 /// Changes a record's state.
 pub(crate) fn set(record: &LeaseRecord, state: State) {
     record.state.set(state as u32);

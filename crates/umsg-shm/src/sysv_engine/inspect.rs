@@ -373,21 +373,16 @@ impl Engine {
         nodes.filter(|node| is_offered(node)).count() as u64
     }
 
+    /// Returns how many delayed messages wait for their first delivery. Each of them gets its number at its delivery time.
     fn first_delays_hint(&self) -> u64 {
-        match self.counts_hint().delayed {
-            0 => 0,
-            _ => self.first_delays().count() as u64,
+        if self.counts_hint().delayed == 0 {
+            return 0;
         }
-    }
-
-    /// Returns the records of the delayed messages that wait for their first delivery. Each of them gets its number at its delivery time.
-    ///
-    /// Without the lock, the list may change during the walk, which its length bounds.
-    pub(super) fn first_delays(&self) -> impl Iterator<Item = &leases::LeaseRecord> {
+        // The list may change during the walk, which its length bounds.
         let records = Leases::of(self.segment()).iter().filter_map(Result::ok);
-        records.map(|(_, record)| record).filter(|record| {
-            leases::State::of(record) == leases::State::Delayed && record.deliveries.get() == 0
-        })
+        records
+            .filter(|(_, record)| leases::is_first_delay(record))
+            .count() as u64
     }
 
     /// Returns the time at which the oldest queued message was sent, in nanoseconds since 1970, without the lock. None if the queue is empty.

@@ -259,8 +259,10 @@ impl Engine {
     /// messages, or by this number, fewer messages are sent than the queue has counted. The greatest number of a message then replaces it.
     fn renumber(&self, receiving: ReceiverHeld<'_>, corrupt: u64) -> Result<(), Fault> {
         let (segment, control) = (self.segment(), &self.fixed().control);
-        let unnumbered: BTreeSet<u32> = self
-            .first_delays()
+        // The list of the records may be corrupted, so all records are read.
+        let records = Leases::of(segment).all().map(|(_, record)| record);
+        let unnumbered: BTreeSet<u32> = records
+            .filter(|record| leases::is_first_delay(record))
             .map(|record| record.slot.get())
             .collect();
         let mut queued = Vec::new();
@@ -274,7 +276,8 @@ impl Engine {
         }
         queued.sort_unstable();
         let greatest = queued.last().map_or(0, |(number, _)| *number);
-        let counted = control.contents().messages().saturating_sub(corrupt);
+        let ignored = corrupt + unnumbered.len() as u64;
+        let counted = control.contents().messages().saturating_sub(ignored);
         let mut last = control.last_number();
         let sent = queued.partition_point(|(number, _)| *number <= last);
         if last.abs_diff(greatest) > NEAR || (sent as u64) < counted.min(queued.len() as u64) {

@@ -138,6 +138,8 @@ fn delayed_messages_of_a_repaired_queue_are_delivered_and_count_once() {
     for n in [30, 31] {
         queue.try_send_after(1, &[n], soon).unwrap();
     }
+    // The head of the list of the delayed messages: docs/format.md, LeaseRoots.
+    write(&place.path().join("msg/0"), 640, &[0xff; 4]);
     write(&place.path().join("msg/0"), 256 + 20, &[0xff; 4]);
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
