@@ -53,6 +53,10 @@ pub fn stop() {
 const FORKS: u32 = 30;
 const START: Duration = Duration::from_secs(2);
 
+/// The two decisions about a forked child.
+const BEGUN: u64 = 1;
+const GIVEN_UP: u64 = 2;
+
 /// Starts a thread and waits for its end, until the process has one thread again.
 ///
 /// The standard library's threads take a lock of that library when they start and when they end. If a thread of the harness has the lock during the
@@ -91,10 +95,16 @@ impl Child {
 
     fn begin(leads: bool, work: impl FnOnce() -> i32) -> Child {
         let_children_complain();
-        let has_begun = Shared::<AtomicU64>::new();
         for _ in 0..FORKS {
+            // The child begins its work only if the parent has not given it up.
+            let fate = Shared::<AtomicU64>::new();
+            let decide = |decision| {
+                let decided =
+                    fate.compare_exchange(0, decision, Ordering::SeqCst, Ordering::SeqCst);
+                decided.is_ok()
+            };
             // SAFETY: the child leaves with _exit. Before, it calls the library and libc's malloc, which glibc makes usable in a child of a process
-            // with threads.
+            // with threads. Threads of the standard library may not be usable: then the parent kills the child before `work`.
             let pid = unsafe { libc::fork() };
             assert!(pid >= 0, "fork");
             if leads {
@@ -105,9 +115,12 @@ impl Child {
             if pid == 0 {
                 die_with_parent();
                 IS_CHILD.store(true, Ordering::Relaxed);
-                start_a_thread();
-                has_begun.store(1, Ordering::SeqCst);
-                let code = std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+                let begin = || {
+                    start_a_thread();
+                    // A child that was given up is about to be killed.
+                    if decide(BEGUN) { work() } else { PANICKED }
+                };
+                let code = std::panic::catch_unwind(AssertUnwindSafe(begin)).unwrap_or(PANICKED);
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(code) };
             }
@@ -117,10 +130,10 @@ impl Child {
                 leads,
             };
             let forked = Instant::now();
-            while has_begun.load(Ordering::SeqCst) == 0 && forked.elapsed() < START {
+            while fate.load(Ordering::SeqCst) == 0 && forked.elapsed() < START {
                 std::thread::sleep(Duration::from_micros(50));
             }
-            if has_begun.load(Ordering::SeqCst) == 1 {
+            if !decide(GIVEN_UP) {
                 return child;
             }
             child.kill();
