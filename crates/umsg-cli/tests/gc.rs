@@ -189,7 +189,8 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
     let half = half_made(&site);
     for _ in 0..2 {
         let left = site.umsg(&["gc", "--leftovers"]);
-        let expected = "stale files: /killed, 1 poll FIFOs, 1 incomplete files; would be removed with --remove\n";
+        let expected =
+            "stale files: /killed, 1 poll FIFOs, 1 other files; would be removed with --remove\n";
         assert_eq!(left.text(), expected);
         let report = site.umsg(&["gc", "/k*", "/w*", "--json"]).json();
         assert_eq!(fates(&report), [("/waits", "stale")]);

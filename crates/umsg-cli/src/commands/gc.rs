@@ -212,7 +212,7 @@ impl Gc {
         };
         writeln!(
             out,
-            "stale files:{queues}, {fifos} poll FIFOs, {incomplete} incomplete files; {fate}"
+            "stale files:{queues}, {fifos} poll FIFOs, {incomplete} other files; {fate}"
         )
     }
 

@@ -16,7 +16,7 @@ use rustix::io::{self, Errno};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::directory::{Directory, proc_link};
-use super::entries::for_each_entry;
+use super::entries::{for_each_entry, for_each_file};
 use super::queues::RINGS;
 use super::{Namespace, caller};
 
@@ -69,14 +69,20 @@ impl Namespace {
             return 0;
         };
         let mut sockets = Vec::new();
-        let mut files = HashSet::new();
         let listed = for_each_entry(&rings, |entry, is_file| {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if is_file {
-                files.insert(entry.ino());
-            } else if let Some(inode) = ring_of(name) {
+            if let (false, Some(inode)) = (is_file, ring_of(name)) {
                 sockets.push((name.to_owned(), inode));
             }
+            Ok(())
+        });
+        if listed.is_err() || sockets.is_empty() {
+            return 0;
+        }
+        // A ring has its file before its socket. So the second listing has the file of each socket that the first one has found.
+        let mut files = HashSet::new();
+        let listed = for_each_file(&rings, |entry| {
+            files.insert(entry.ino());
             Ok(())
         });
         // An incomplete listing may lack the file of a socket's ring.

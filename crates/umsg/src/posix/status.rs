@@ -24,7 +24,7 @@ pub struct Attributes {
     pub max_messages: usize,
     /// Length of the longest message, in bytes.
     pub message_size: usize,
-    /// Number of queued messages. It exceeds the capacity if a message was offered to a receiver that died or was stopped, and the queue was full again
+    /// Number of queued messages. It can exceed the capacity: if a message was offered to a receiver that died or was stopped, and the queue was full again
     /// when the message came back.
     pub messages: usize,
     /// Number of queued bytes.
