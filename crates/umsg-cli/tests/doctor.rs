@@ -11,7 +11,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::patients::{Killed, stopped};
+use support::patients::{Forked, Killed, stopped};
+use support::relays::wait_until;
 use support::{Outcome, Site, finish, start};
 
 /// The offsets of the two locks of a POSIX queue, and of the lock of a System V queue. Source: docs/format.md.
@@ -427,30 +428,20 @@ fn a_registered_process_that_has_ended_is_said_to_have_ended() {
         let queue = options.read(true).write(true).namespace(&namespace);
         queue.open("/q").unwrap()
     };
-    // SAFETY: the child registers and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork");
-    if child == 0 {
+    let child = Forked::after(|| {
         let queue = open();
         let registration = queue.notify(umsg::posix::Notify::signal(libc::SIGURG));
-        std::mem::forget(registration);
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-        }
-    }
+        std::mem::forget(registration.unwrap());
+        std::mem::forget(queue);
+    });
     let queue = open();
-    while queue.registered().is_none() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("a registration", || queue.registered().is_some());
     let text = || site.umsg(&["doctor", "/q"]).text().to_owned();
     let (before, ended) = (text(), "a process that has ended, by signal");
     assert!(!before.contains(ended), "{before}");
-    // SAFETY: the process is a child that was not reaped. The call writes no status.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-    }
-    let line = format!("notifies      process {child}, {ended} 23; a later registration");
+    let pid = child.id();
+    drop(child);
+    let line = format!("notifies      process {pid}, {ended} 23; a later registration");
     let after = text();
     assert!(after.contains(&line), "{after}");
     // The first message fires the registration. The dead process never reacts.
@@ -470,37 +461,20 @@ fn a_registered_process_that_has_ended_is_said_to_have_ended() {
 #[test]
 fn a_ring_with_a_stopped_receiver_has_a_problem_with_a_remedy() {
     let site = Site::new();
-    // SAFETY: the child makes a ring and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
-    let receiver = unsafe { libc::fork() };
-    assert!(receiver >= 0, "fork");
-    if receiver == 0 {
-        let namespace = umsg::Namespace::at(site.path()).unwrap();
-        std::mem::forget(umsg::ring::Options::new().create_in(&namespace, "/jobs"));
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-        }
-    }
     let namespace = umsg::Namespace::at(site.path()).unwrap();
-    while umsg::ring::find(&namespace, "/jobs").is_err() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // SAFETY: the process is a child that was not reaped. The second call waits until it has stopped, and writes no status.
-    unsafe {
-        libc::kill(receiver, libc::SIGSTOP);
-        libc::waitpid(receiver, std::ptr::null_mut(), libc::WUNTRACED);
-    }
+    let receiver = Forked::after(|| {
+        let ring = umsg::ring::Options::new().create_in(&namespace, "/jobs");
+        std::mem::forget(ring.unwrap());
+    });
+    wait_until("a ring", || umsg::ring::find(&namespace, "/jobs").is_ok());
+    receiver.stop();
     let shown = site.umsg(&["doctor", "ring:/jobs"]);
     let text = String::from_utf8(shown.output).unwrap();
     let (code, found) = report(&site, &["ring:/jobs"]);
-    // SAFETY: the process is a child that was not reaped. The call writes no status.
-    unsafe {
-        libc::kill(receiver, libc::SIGKILL);
-        libc::waitpid(receiver, std::ptr::null_mut(), 0);
-    }
     for part in [
         ", stopped\n",
         "the receiver of this ring, is stopped: messages wait",
-        &format!("kill -CONT {receiver}"),
+        &format!("kill -CONT {}", receiver.id()),
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use serde_json::json;
+use support::patients::Forked;
+use support::relays::wait_until;
 use support::{Site, set_mode};
 use umsg::Namespace;
 use umsg::ring::{Options, Post, Ring, Sender, Until};
@@ -19,24 +21,10 @@ fn make(site: &Site, name: &str) -> Ring {
 
 /// Makes a ring whose owner was killed.
 fn leave(site: &Site, name: &str) {
-    // SAFETY: the child makes a ring and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
-    let owner = unsafe { libc::fork() };
-    assert!(owner >= 0, "fork");
-    if owner == 0 {
-        std::mem::forget(make(site, name));
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-        }
-    }
+    let owner = Forked::after(|| std::mem::forget(make(site, name)));
     let namespace = Namespace::at(site.path()).unwrap();
-    while Sender::open_in(&namespace, name).is_err() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // SAFETY: the process is a child that was not reaped. The call writes no status.
-    unsafe {
-        libc::kill(owner, libc::SIGKILL);
-        libc::waitpid(owner, std::ptr::null_mut(), 0);
-    }
+    wait_until("a ring", || Sender::open_in(&namespace, name).is_ok());
+    drop(owner);
 }
 
 #[test]
@@ -187,15 +175,7 @@ fn a_ring_whose_owner_is_dead_is_found_by_gc() {
 #[test]
 fn the_socket_of_an_owner_that_is_killed_after_the_removal_by_force_is_found_by_gc() {
     let site = Site::new();
-    // SAFETY: the child makes a ring and is killed. The child needs malloc, which glibc makes usable in a child of a process with threads.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork");
-    if pid == 0 {
-        std::mem::forget(make(&site, "/jobs"));
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-        }
-    }
+    let owner = Forked::after(|| std::mem::forget(make(&site, "/jobs")));
     let entries = || std::fs::read_dir(site.path().join("ring")).unwrap().count();
     let namespace = Namespace::at(site.path()).unwrap();
     let is_reached = || {
@@ -207,9 +187,7 @@ fn the_socket_of_an_owner_that_is_killed_after_the_removal_by_force_is_found_by_
                 .is_ok()
         })
     };
-    while !is_reached() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("a descriptor for the ring", is_reached);
     site.umsg(&["rm", "--force", "ring:/jobs"]).text();
     // The socket of a living owner stays.
     let sweep = || {
@@ -218,11 +196,7 @@ fn the_socket_of_an_owner_that_is_killed_after_the_removal_by_force_is_found_by_
             .to_owned()
     };
     assert_eq!((sweep().as_str(), entries()), ("no stale files\n", 1));
-    // SAFETY: the process is a child that was not reaped. The call writes no status.
-    unsafe {
-        libc::kill(pid, libc::SIGKILL);
-        libc::waitpid(pid, std::ptr::null_mut(), 0);
-    }
+    drop(owner);
     // The killed process may leave other files, too.
     let listed = site.umsg(&["gc", "--leftovers"]);
     assert!(listed.text().contains("would be removed"), "{listed:?}");
