@@ -321,15 +321,15 @@ impl Counted {
     /// Keeps counters from falling because messages are moving: a reader without a lock may count a moving message as removed too early, or a message
     /// whose delay ends twice. A fallen counter would look to Prometheus like a restart, and all earlier messages would count again.
     ///
-    /// The counters of a queue that was repaired fall: then the number or the bytes of the sent messages fall, too.
+    /// The counters of a queue that was repaired may fall: then the number of the sent messages falls by more than the delayed ones, or their bytes
+    /// fall.
     pub fn steady(&mut self, figures: &mut Figures) {
-        if self.sent.saturating_sub(figures.sent) <= self.delayed.unwrap_or(0) {
+        let fallen = self.sent.saturating_sub(figures.sent);
+        let is_repaired =
+            fallen > self.delayed.unwrap_or(0) || figures.sent_bytes < self.sent_bytes;
+        if !is_repaired {
             figures.sent = figures.sent.max(self.sent);
-        }
-        if figures.sent >= self.sent {
             figures.removed = figures.removed.max(self.removed);
-        }
-        if figures.sent_bytes >= self.sent_bytes {
             figures.removed_bytes = figures.removed_bytes.max(self.removed_bytes);
         }
         *self = Counted {

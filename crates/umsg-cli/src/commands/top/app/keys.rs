@@ -94,8 +94,12 @@ impl App {
             KeyCode::Char('X') | KeyCode::Delete => self.ask_to_remove(),
             KeyCode::Char('R') => self.ask_to_requeue(),
             KeyCode::Char('m') => self.open_messages(),
-            KeyCode::Esc if self.show_all() => {}
-            KeyCode::Char('q') | KeyCode::Esc => self.leave(),
+            KeyCode::Char('q') => self.leave(),
+            KeyCode::Esc => {
+                if !self.show_all() {
+                    self.leave();
+                }
+            }
             _ => match &mut self.page {
                 Page::List => self.list_command(code),
                 Page::Detail(detail) => detail.command(code),
