@@ -46,7 +46,7 @@ fn in_sysv(namespace: &Namespace, end: &End) -> Option<u64> {
             let now = queue.glance().ok()?;
             Some(now.entry.messages + now.delayed)
         }
-        Err(sysv::OpenError::NotFound) => Some(0),
+        Err(sysv::OpenError::NotFound | sysv::OpenError::NoSuchId) => Some(0),
         Err(_) => None,
     }
 }
@@ -83,7 +83,8 @@ mod tests {
         };
         let long = Duration::from_secs(1000);
         let posix = || End::Posix("/q".to_owned());
-        assert_eq!([count(posix()), count(End::Key(7))], [0, 0]);
+        let missing = [posix(), End::Key(7), End::Id(0), End::Id(7)];
+        assert_eq!(missing.map(count), [0; 4]);
         let mut options = posix::OpenOptions::new();
         options.read(true).write(true).create(true);
         let queue = options.namespace(&namespace).open("/q").unwrap();
@@ -102,6 +103,9 @@ mod tests {
         lease.return_after(long).unwrap();
         let ends = [posix(), End::Key(7), End::Id(typed.id())];
         assert_eq!(ends.map(count), [3, 3, 3]);
+        let id = typed.id();
+        sysv::remove(&namespace, id).unwrap();
+        assert_eq!(count(End::Id(id)), 0);
     }
 
     #[test]
