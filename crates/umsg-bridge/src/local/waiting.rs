@@ -9,7 +9,8 @@ use umsg_carry::kernel::posix::{self as kernel, Access};
 /// Returns the number of messages in the queue of an export that no process has leased, with the delayed ones. For a ring and a queue of the kernel,
 /// the messages of the spool count, too. A missing queue counts as empty. None: the queue can't be opened for another reason.
 ///
-/// The function opens the queue each time: it also counts before the export has opened the queue, and after the queue was replaced.
+/// The function opens the queue each time: it also counts before the export has opened the queue, and after the queue was replaced. A POSIX queue
+/// does not get a user by that, and stays even if no process has it open.
 #[must_use]
 pub fn waiting(namespace: &Namespace, bridge: &Bridge) -> Option<u64> {
     let spool = || in_queue(namespace, &spool::name(bridge));
@@ -23,7 +24,8 @@ pub fn waiting(namespace: &Namespace, bridge: &Bridge) -> Option<u64> {
 
 fn in_queue(namespace: &Namespace, name: &str) -> Option<u64> {
     let mut options = posix::OpenOptions::new();
-    match options.read(true).namespace(namespace).open(name) {
+    options.read(true).counted(false).remove_unused(false);
+    match options.namespace(namespace).open(name) {
         Ok(queue) => {
             let now = queue.glance().attributes;
             Some((now.messages + now.delayed) as u64)
@@ -106,6 +108,20 @@ mod tests {
         let id = typed.id();
         sysv::remove(&namespace, id).unwrap();
         assert_eq!(count(End::Id(id)), 0);
+    }
+
+    #[test]
+    fn the_count_does_not_remove_a_queue_without_users() {
+        let home = tempfile::tempdir_in("/dev/shm").unwrap();
+        let namespace = Namespace::at(home.path()).unwrap();
+        let mut options = posix::OpenOptions::new();
+        options.read(true).write(true).create(true).counted(false);
+        options.remove_on_last_close(true).namespace(&namespace);
+        options.open("/q").unwrap().send(b"job", 0).unwrap();
+        let bridge = Bridge::new("a", Direction::Export, (End::Posix("/q".to_owned()), "S"));
+        for _ in 0..3 {
+            assert_eq!(waiting(&namespace, &bridge), Some(1));
+        }
     }
 
     #[test]
