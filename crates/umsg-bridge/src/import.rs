@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 
 /// The interval of the checks that the name still refers to the queue.
 const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
-/// The interval at which the import asks the server how many messages wait.
-const COUNT: Duration = Duration::from_millis(500);
+/// The interval at which the import asks the server how many messages wait. The answer is work for the server, so the interval is long.
+const ASK: Duration = Duration::from_secs(2);
 /// The time to wait for messages that the server sent before their pull ended.
 const LATE: Duration = Duration::from_millis(50);
 
@@ -280,6 +280,8 @@ impl Work<'_> {
     /// connection, the last number stays. Never returns.
     async fn show_waiting(&self) {
         let mut consumer = self.consumer.clone();
+        let mut backoff = Backoff::default();
+        let mut pause = ASK;
         loop {
             let now = consumer.cached_info();
             // The server counts the messages that were never delivered apart from the others.
@@ -289,12 +291,19 @@ impl Work<'_> {
             self.board
                 .count(|state| state.backlog = waiting.saturating_sub(held as u64));
             loop {
-                tokio::time::sleep(COUNT).await;
-                // The client leaks a little memory for each request without an answer, so there is no request without a connection.
-                if self.scene.link.holds() && consumer.info().await.is_ok() {
+                tokio::time::sleep(pause).await;
+                // The client leaks a little memory for each request without an answer. So there is no request without a connection, and the pauses
+                // grow while there are no answers.
+                if !self.scene.link.holds() {
+                    continue;
+                }
+                if consumer.info().await.is_ok() {
                     break;
                 }
+                pause = ASK.max(backoff.pause());
             }
+            backoff.reset();
+            pause = ASK;
         }
     }
 
