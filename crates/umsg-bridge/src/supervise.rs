@@ -120,7 +120,7 @@ async fn serve(
     mut config: Config,
     read: &dyn Fn() -> Result<Config, String>,
 ) -> Result<(), String> {
-    // The signals are heard before the first bridge starts: otherwise a signal during the start would end the process without an orderly end.
+    // The signal handlers are installed before the first bridge starts: otherwise a signal during the start would end the process without an orderly end.
     let listen = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
     let mut hangup = listen(SignalKind::hangup())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
@@ -394,8 +394,10 @@ async fn keep(start: &Start) {
         board.become_("waiting for another attempt", Some(why));
         board.count(|state| {
             state.retries += 1;
-            // The leases have ended.
-            state.in_flight = 0;
+            if bridge.direction == Direction::Export {
+                // The leases have ended. The messages of a durable import are still in its queue.
+                state.in_flight = 0;
+            }
         });
         // The pause is shortened at random once more: otherwise all bridges at the limit would try again at the same moment.
         let pause = backoff.pause().min(LONGEST);
