@@ -13,7 +13,7 @@ pub struct Unconsumed {
     /// The messages, by their number in the queue and their sequence in the stream. The number is 0 if a bridge died before it noted the number.
     messages: BTreeMap<(u64, u64), Copy>,
     /// The numbers of the messages that were in the queue or unacknowledged at the last [`look`](Unconsumed::look). Their sequences must stay in the
-    /// window.
+    /// window. The set does not have the number 0, which is no message's number in the queue.
     held: HashSet<u64>,
     /// The queue numbers of the messages that were in the window at the start. Until the time `until`, the server may still deliver these messages
     /// again.
@@ -67,14 +67,17 @@ impl Unconsumed {
     pub fn look(&mut self, queue: &posix::Queue) -> Result<(), String> {
         let held = queue.message_ids().map_err(|error| error.to_string())?;
         let unacknowledged = self.messages.keys().map(|(number, _)| *number);
+        let unacknowledged = unacknowledged.filter(|number| *number != 0);
         self.held = held.into_iter().chain(unacknowledged).collect();
         self.early = HashSet::new();
         Ok(())
     }
 
-    /// Notes that a message is in the queue.
+    /// Notes that a message is in the queue. The number 0 has no effect: a bridge died before it noted the message's number.
     pub fn hold(&mut self, number: u64) {
-        self.held.insert(number);
+        if number != 0 {
+            self.held.insert(number);
+        }
     }
 
     /// Returns whether the server may deliver a message again. For the number 0, returns true: a bridge died before it noted the message's number.
@@ -100,10 +103,12 @@ impl Unconsumed {
         self.messages.len()
     }
 
-    /// Returns the number of messages that are in the queue, or that left it and are not yet acknowledged.
+    /// Returns about how many messages of the stream are in the queue, or left it and are not yet acknowledged.
     #[must_use]
     pub fn most_held(&self) -> usize {
-        // Before its redelivery, a message of an earlier bridge is only in `held`. Messages of the number 0 are one entry of `held`.
+        // Before its redelivery, a message of an earlier bridge is only in `held`. After that it is also in `messages`, perhaps by the number 0, so a
+        // sum would count it twice. The maximum is an approximation: messages of the number 0 that have left the queue are only in `messages`, and a
+        // message that a local program sent directly into the queue can be in `held`.
         self.held.len().max(self.messages.len())
     }
 
