@@ -120,7 +120,8 @@ async fn serve(
     mut config: Config,
     read: &dyn Fn() -> Result<Config, String>,
 ) -> Result<(), String> {
-    // The signal handlers are installed before the first bridge starts: otherwise a signal during the start would end the process without an orderly end.
+    // The signal handlers are installed before the first bridge starts: otherwise a signal during the start would end the process without an orderly
+    // end.
     let listen = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
     let mut hangup = listen(SignalKind::hangup())?;
     let mut interrupt = listen(SignalKind::interrupt())?;

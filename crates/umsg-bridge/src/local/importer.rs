@@ -68,16 +68,20 @@ impl Ring {
         let sender = ring::Sender::open_in(namespace, name).map_err(|error| refuse(&error))?;
         let ring = Ring { sender, observer };
         // The name may also have moved to another ring between the two calls.
-        match ring.is_current(namespace, name) {
-            true => Ok(ring),
-            false => Err(refuse(&RECEIVER_ENDED)),
+        match ring.fault(namespace, name) {
+            None => Ok(ring),
+            Some(why) => Err(refuse(&why)),
         }
     }
 
-    /// Returns whether the name still refers to this ring, and the ring's receiver lives and has not closed the ring.
-    fn is_current(&self, namespace: &Namespace, name: &str) -> bool {
+    /// Returns why the ring gets no message: its name no longer refers to it, or its receiver has ended or closed it. None: the ring gets messages.
+    fn fault(&self, namespace: &Namespace, name: &str) -> Option<&'static str> {
+        if !self.observer.is_named(namespace, name) {
+            return Some(GONE);
+        }
         let now = self.sender.status();
-        now.owner_alive && !now.closed && self.observer.is_named(namespace, name)
+        let is_open = now.owner_alive && !now.closed;
+        (!is_open).then_some(RECEIVER_ENDED)
     }
 
     /// Returns the identity of the ring, unique among the rings of all machines.
@@ -89,8 +93,8 @@ impl Ring {
     }
 }
 
-/// The reason why a ring gets no message.
-const RECEIVER_ENDED: &str = "the ring was removed or replaced, or its receiver has ended. Start the program that receives from the ring";
+/// The reason why a ring that still has its name gets no message.
+const RECEIVER_ENDED: &str = "the receiver of the ring has ended or closed it. Start the program that receives from the ring";
 
 /// The wait for room in a POSIX queue. While a queue is polled, each send of this process also wakes its own poller. So a second handle owns the
 /// descriptor, and exists only while the queue is full.
@@ -329,20 +333,19 @@ impl Importer {
     /// # Errors
     /// The error is a sentence that names the setting.
     pub fn check(&self, namespace: &Namespace, bridge: &Bridge) -> Result<(), String> {
-        let (is_current, why) = match (&self.queue, &bridge.queue) {
+        let gone = |is_current: bool| (!is_current).then_some(GONE);
+        let fault = match (&self.queue, &bridge.queue) {
             (Queue::Posix(queue, _), End::Posix(name)) => {
-                (opened::is_named(namespace, name, queue), GONE)
+                gone(opened::is_named(namespace, name, queue))
             }
-            (Queue::Sysv(queue, _), _) => (!queue.is_removed(), GONE),
-            (Queue::Kernel(queue), _) => (queue.is_current(), GONE),
-            (Queue::Ring(ring), End::Ring(name)) => {
-                (ring.is_current(namespace, name), RECEIVER_ENDED)
-            }
-            _ => (true, GONE),
+            (Queue::Sysv(queue, _), _) => gone(!queue.is_removed()),
+            (Queue::Kernel(queue), _) => gone(queue.is_current()),
+            (Queue::Ring(ring), End::Ring(name)) => ring.fault(namespace, name),
+            _ => None,
         };
-        match is_current {
-            true => Ok(()),
-            false => Err(format!("`queue` {}: {why}", bridge.queue)),
+        match fault {
+            None => Ok(()),
+            Some(why) => Err(format!("`queue` {}: {why}", bridge.queue)),
         }
     }
 }
