@@ -47,8 +47,8 @@ pub struct State {
     pub expired: u64,
     /// The number of messages between source and destination: leased by an export, or in a durable queue.
     pub in_flight: u64,
-    /// The number of messages that wait at the source. For an export: the messages of the local queue that are not in flight. For an import: the
-    /// messages of the stream that its consumer has not acknowledged, without those that are in a durable queue.
+    /// The number of messages that wait at the source. For an export: those of the local queue that no process has leased. For an import: those of
+    /// the stream that its consumer has not acknowledged, without those that are in a durable queue.
     pub backlog: u64,
     /// The time of the last update, in milliseconds since 1970.
     pub updated_ms: u64,

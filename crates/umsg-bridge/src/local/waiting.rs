@@ -6,8 +6,9 @@ use rustix::io::Errno;
 use umsg::{Namespace, posix, ring, sysv};
 use umsg_carry::kernel::posix::{self as kernel, Access};
 
-/// Returns the number of messages in the queue of an export that no process has leased, with the delayed ones. For a ring and a queue of the kernel,
-/// the messages of the spool count, too. A missing queue counts as empty. None: the queue can't be opened for another reason.
+/// Returns the number of messages that wait at the source of an export: those of the local queue that no process has leased. Delayed messages are
+/// among them. For a ring and a queue of the kernel, the messages of the spool count, too. A missing queue counts as empty. None: the queue can't be
+/// opened for another reason.
 ///
 /// The function opens the queue each time: it also counts before the export has opened the queue, and after the queue was replaced. A POSIX queue
 /// does not get a user by that, and stays even if no process has it open.

@@ -105,7 +105,7 @@ const FAMILIES: &[(&str, Option<&str>, MetricType, &str, Of)] = &[
         "umsg_bridge_waiting_messages",
         None,
         MetricType::Gauge,
-        "Messages that wait at the source: not leased in the queue, or not acknowledged in the stream",
+        "Messages that wait at the source: of an export, those of the local queue that no process has leased; of an import, those of the stream that its consumer has not acknowledged, without those that are in a durable queue",
         |of| of.backlog,
     ),
     (
