@@ -3,7 +3,7 @@
 use super::tests::{call, engine, now};
 use super::{Refused, Why};
 use crate::fault::Fault;
-use crate::leases::Leases;
+use crate::leases::{LeaseStore as _, Leases};
 use crate::lock::{LENT, OWNER_DIED, WAITERS};
 use crate::repair::salvage::Salvage as _;
 use crate::sync::{AtomicU32, Ordering};
@@ -48,6 +48,18 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
     let damaged = Refused::Fault(Fault::Damaged);
     let found = engine.messages(&now(), 0, usize::MAX, 0);
     assert_eq!(found.err(), Some(damaged));
+}
+
+#[test]
+fn a_circle_of_messages_takes_no_more_time_and_memory_than_its_messages() {
+    let engine = engine(1000);
+    for _ in 0..3 {
+        engine.send(&now(), 1, b"message").unwrap();
+    }
+    engine.segment().place(2).unwrap().words().next.set(1);
+    // A copy of each of the queue's million slots would need 8 GB and a quarter of a minute.
+    let found = engine.messages(&now(), 0, usize::MAX, usize::MAX);
+    assert_eq!(found.err(), Some(Refused::Fault(Fault::Damaged)));
 }
 
 #[test]
@@ -264,4 +276,19 @@ fn all_messages_are_copied_for_any_forged_counts() {
     assert_eq!((seen.len(), bytes.len()), (20, 140));
     let (seen, bytes) = engine.delayed_messages(&now(), 99).unwrap();
     assert_eq!((seen.len(), bytes.len()), (20, 100));
+}
+
+#[test]
+fn a_lease_that_names_a_queued_message_makes_no_list_without_an_end() {
+    let engine = engine(1000);
+    for _ in 0..40 {
+        engine.send(&now(), 1, b"message").unwrap();
+    }
+    let me = thread::current();
+    let handle = engine.lease(&now(), Want::Any).unwrap();
+    // The message comes back to the list, which has it already.
+    engine.segment().lease_record(0).unwrap().slot.set(31);
+    assert_eq!(engine.give_back(me, &handle), Ok(true));
+    let found = engine.messages(&now(), 0, usize::MAX, usize::MAX);
+    assert_eq!(found.err(), Some(Refused::Fault(Fault::Damaged)));
 }

@@ -245,6 +245,10 @@ impl Engine {
             let Some(slot) = self.order().nth(n)? else {
                 return Err(Refused::NotNow);
             };
+            // The list has more messages than the queue counts, perhaps without an end.
+            if n >= self.fixed().control.messages() {
+                return Err(Fault::Damaged.into());
+            }
             let found = self.found(slot)?;
             seen.mtype = found.mtype();
             seen.len = found.len;
@@ -256,6 +260,8 @@ impl Engine {
                 .copy_prefix(found.cell, found.len, &mut seen.bytes)?)
         })?;
         seen.bytes.truncate(copied);
+        // Otherwise, each of millions of short messages would keep the memory of the longest one.
+        seen.bytes.shrink_to_fit();
         Ok(())
     }
 
