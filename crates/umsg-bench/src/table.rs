@@ -118,7 +118,7 @@ fn thousands(value: i64) -> String {
     }
 }
 
-/// Prints lines with the first column and texts on the left, and numbers on the right.
+/// Prints lines. The first two and the last two columns are aligned to the left, all others to the right.
 fn print_aligned(lines: &[Vec<String>]) {
     let columns = lines[0].len();
     let width = |column: usize| {

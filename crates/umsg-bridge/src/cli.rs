@@ -16,8 +16,8 @@ use umsg::Namespace;
 ///
 /// An export leases messages of a local queue and publishes them to a stream. The export acknowledges each message when JetStream has acknowledged
 /// the message. An import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local
-/// program is killed, no message of a POSIX or System V queue is lost. JetStream recognises the repeated messages of an export, within the duplicate
-/// window of the stream. The bridge recognises the repeated messages of an import into a POSIX queue.
+/// program is killed, no message of a POSIX or System V queue is lost, but a message may be carried twice. JetStream drops the second one of an
+/// export, within the duplicate window of the stream. The bridge drops the second one of an import into a POSIX queue.
 ///
 /// A file (--config) declares the bridges; options can declare a single bridge. The signal SIGHUP makes the command read the file again. SIGTERM ends
 /// the bridges within 8 seconds. Messages that are not acknowledged by then go back to their queue or stream. Secrets are in files or in the

@@ -284,7 +284,7 @@ impl Work<'_> {
         let mut pause = ASK;
         loop {
             let now = consumer.cached_info();
-            // The server counts the messages that were never delivered apart from the others.
+            // The server has two counts: messages that were never delivered, and delivered messages without an acknowledgement.
             let waiting = now.num_pending + now.num_ack_pending as u64;
             let unconsumed = self.unconsumed.as_ref();
             let held = unconsumed.map_or(0, |unconsumed| unconsumed.borrow().most_held());

@@ -265,7 +265,8 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // An error is ignored: the messages have their arrival records, which the next start reads.
+        // An error is ignored: messages that were not written to the file still have their arrival records in the queue, and the next start reads
+        // these.
         let _ = self.flush();
     }
 }

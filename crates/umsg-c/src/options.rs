@@ -175,7 +175,7 @@ impl Prepared {
         options.existing(existing(given.existing.cast_signed())?);
         // SAFETY: by this function's contract.
         unsafe { set_names(&mut options, &given)? };
-        // A member of 0 sets no option, so the call opens an existing queue whatever its value of this option is.
+        // A field that is 0 sets no option. The call then opens an existing queue with any value of that option.
         if given.on_full != 0 {
             options.on_full(on_full(given.on_full.cast_signed())?);
         }

@@ -178,8 +178,9 @@ Where the queues are:
 
   Root may name the directory of another user with --dir. Commands that only
   read (`umsg ls`, `stat`, `who`, `peek`, `watch`, `metrics`, and `doctor`
-  without --repair), and `top`, then act as that user. All other commands
-  refuse such a directory without --as-owner.
+  without --repair), and `top`, then act as that user. Other commands
+  refuse such a directory unless --as-owner is given. `umsg run` and
+  `umsg setup` do not take --as-owner: use runuser(1).
 
 JSON:
   Commands that print data have --json. With --json, a command prints one

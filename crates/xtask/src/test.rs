@@ -121,7 +121,7 @@ fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let suite = suite(workspace, profile);
     steps.need(BUILD_RELEASE, &mut workspace.build_release())?;
     steps.need(BUILD, &mut suite.build())?;
-    // The models need the processor and have a low priority. The tests mostly wait.
+    // The models run beside the tests, which mostly wait: the models use the processor at a low priority.
     let models = steps.begin(MODELS, &mut models(workspace))?;
     steps.need(INSTALL, &mut c_library(workspace, profile))?;
     run_suite(&suite, comparisons(workspace, profile, OPERATIONS), steps)?;

@@ -185,8 +185,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Acknowledges a message that is in the queue. For a durable queue, waits with the acknowledgement until a local receiver has acknowledged the
-    /// message.
+    /// Acknowledges a message that is in the queue. For a durable queue, only notes the message: it is acknowledged after a local
+    /// receiver has acknowledged it.
     async fn end(&self, message: &Message, sequence: u64, number: u64) {
         match &self.unconsumed {
             Some(unconsumed) => unconsumed.borrow_mut().add(number, sequence, message),

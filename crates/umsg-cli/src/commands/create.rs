@@ -23,15 +23,14 @@ use crate::{place, streams, values};
 
 /// Create a queue
 ///
-/// If the queue exists with the given attributes, the command succeeds, so that a script can run the command again. The command then only creates a
-/// missing dead-letter queue; for that, the user has to own the queue. If the
-/// attributes of an existing queue differ from the options, the command fails and prints these attributes. With --exclusive, the command fails if the
-/// queue exists.
+/// If the queue exists with the given attributes, the command succeeds, so that a script can run the command again. It then creates only the
+/// dead-letter queue, if that is missing; for this, the user has to own the existing queue. If the attributes of an existing queue differ from the
+/// options, the command fails and prints these attributes. With --exclusive, the command fails if the queue exists.
 ///
 /// --on-full sets what a send to a full queue does. --ttl limits the age of messages, and --max-deliveries the number of their deliveries. Messages
 /// that exceed these limits, and messages that --on-full drop-oldest drops, are moved to the queue of --dead-letter. Without --dead-letter, the queue
 /// drops messages that are too old. `umsg stat` counts the moved and dropped messages. If the dead-letter queue is full, the messages wait for room;
-/// `umsg stat` shows them as "set aside". With --on-full drop-oldest, at most 1,024 messages wait, and further ones are dropped.
+/// `umsg stat` shows them as "set aside". If 1,024 messages are set aside, --on-full drop-oldest drops further messages.
 ///
 /// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities wait. With --priorities
 /// fair:N, the lower priorities together get one of every N + 1 deliveries. Programs under `umsg run` can also use a queue with fair:N.

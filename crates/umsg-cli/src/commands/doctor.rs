@@ -23,9 +23,9 @@ use crate::{place, progress, rights, streams};
 /// messages that they wait for; leases (messages that a receiver has not acknowledged yet), reservations (messages that a sender is still writing),
 /// registrations for notifications, and pollers; past repairs, and the deaths that caused them.
 ///
-/// These are the problems: (1) a process that is stopped in the middle of a call while other processes wait for it; (2) a lock that records as its
-/// owner an impossible thread id, or a thread of a process that does not use the queue; (3) a lease, reservation, waiter or lock of a dead process;
-/// (4) a ring whose receiver is stopped or dead; (5) corruption: byte values that no operation can have written. Calls on a corrupted queue fail with
+/// These are the problems: (1) a process that is stopped in the middle of a call while other processes wait for it; (2) a lock whose recorded owner
+/// is an impossible thread id, or a thread of a process that does not use the queue; (3) a lease, reservation, waiter or lock of a dead process; (4)
+/// a ring whose receiver is stopped or dead; (5) corruption: byte values that no operation can have written. Calls on a corrupted queue fail with
 /// EBADMSG. The report lists the place in the file and the expected value of each corrupted byte.
 ///
 /// A corrupted lock may name a process that never used the queue. A process uses the queue if it has the queue's file mapped. Only root can see the
@@ -36,7 +36,7 @@ use crate::{place, progress, rights, streams};
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
 /// problem. If the command can't inspect a queue, such as a queue of another user, it prints the queue's name on standard error, and continues with
 /// the other queues. If nothing is wrong with the other queues, the exit code is then 1. With --all, the command also lists links, FIFOs and
-/// directories that it finds among the files of the queues.
+/// directories among the files of the queues that umsg has not made.
 ///
 /// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of
 /// the call and the consequence. The consequence applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls

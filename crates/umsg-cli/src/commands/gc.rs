@@ -22,10 +22,10 @@ use crate::{place, streams, values};
 /// A queue and its messages stay until a process removes the queue, even after the end of the programs that used it. The
 /// command lists the queues that meet all given conditions; at least one condition is required. With --remove, the command
 /// removes the listed queues. The command ignores queues that a process has open, except with --in-use. Only root can see which
-/// queues the processes of other users have open.
+/// queues the processes of other users have open: without root, a queue that only such processes have open counts as unused.
 ///
 /// The command also lists stale files, regardless of the conditions. Killed processes leave these files. Stale files are: queues with
-/// --remove-on-last-close that no process has open; FIFOs through which processes polled a queue, if no process polls it now; sockets of removed
+/// --remove-on-last-close that no process has open; FIFOs for polling a queue that no process polls now; sockets of removed
 /// rings whose owners were killed; files of a creation that was interrupted. Other commands, such as `umsg ls`, also remove stale queues.
 ///
 /// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation. CREATOR is

@@ -28,7 +28,7 @@ Examples:
   umsg limits --max-bytes 4G
   umsg limits --max-bytes none")]
 pub struct Limits {
-    /// Maximum number of queues, from 0 to 64K; 0 allows no new queues [default: 64K]
+    /// Maximum number of POSIX queues, from 0 to 64K; 0 allows no new queues [default: 64K]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_hyphen_values = true)]
     max_queues: Option<u32>,
     /// Maximum depth of a new queue, from 1 to 1M messages [default: 1M]

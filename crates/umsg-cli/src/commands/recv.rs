@@ -45,7 +45,7 @@ use crate::values::{self, RetryDelay};
 /// COMMAND runs in a process group of its own. After a SIGINT or SIGTERM, umsg receives no further message, waits for the running
 /// commands, and ends. A second signal kills the running commands; their messages return.
 ///
-/// A message with a NUL byte, and a message that is too long for an argument (128 KiB), can't replace `{}`: the command is not
+/// A message with a NUL byte, and a message that is too long for an argument (128 KiB), can't replace `{}`: COMMAND is not
 /// run, and the message returns. COMMAND can read any message from its standard input.
 ///
 /// From a System V queue, the command receives the oldest message, or the oldest message that matches --type, --except or --lowest.
@@ -71,9 +71,9 @@ Examples:
 Exit codes:
   0    received all requested messages; with --exec also after SIGINT or
        SIGTERM, if no message went back to the queue
-  1    failed, messages went back to the queue (not by the answer `retry`), or
-       the program that reads the output ended; standard error gives the reason
-       and what to do
+  1    failed; or messages went back to the queue for another reason than the
+       answer `retry`; or the program that reads the output ended. Standard error
+       gives the reason and what to do
   2    the command line is wrong
   3    no message within the time allowed, or a stopped process holds the
        queue's lock; standard error gives the reason
@@ -105,7 +105,7 @@ pub struct Recv {
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
     /// Receive until no message arrives within --timeout, the queue is removed, a closed queue is empty, or the program that reads the output ends.
-    /// With --exec, the command ends at the first failed command after that program has ended
+    /// With --exec, after that program has ended, umsg ends at the first COMMAND that fails
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

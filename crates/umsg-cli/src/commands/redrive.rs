@@ -84,7 +84,7 @@ pub struct Redrive {
 enum Reason {
     /// Older than the queue's time to live
     Expired,
-    /// Delivered as often as the queue allows, and returned each time
+    /// Never acknowledged, and returned after the last delivery that the queue allows
     Undelivered,
     /// Dropped to make room for a new message, because the queue was full
     Dropped,

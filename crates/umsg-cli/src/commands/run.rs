@@ -60,9 +60,9 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program. So signals, open files and the exit code are
 /// those of the program.
 ///
-/// The system starts some programs without the drop-in: set-user-ID programs, programs with file capabilities, and programs for another architecture
-/// or C library. Such a program would silently use the kernel's queues, so the command refuses to start it. For a script, the command checks the
-/// interpreter.
+/// The system starts some programs without the drop-in: set-user-ID programs, programs with file capabilities, and programs for whose architecture or
+/// C library no drop-in is installed. Such a program would silently use the kernel's queues, so the command refuses to start it. For a script, the
+/// command checks the interpreter.
 ///
 /// No library can be loaded into a statically linked program. The command starts a supervisor for such a program. The supervisor is a process that
 /// gets the program's system calls on queues from the kernel (seccomp_unotify(2)), and carries them out on umsg's queues. The supervisor also serves

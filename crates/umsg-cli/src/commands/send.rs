@@ -26,7 +26,8 @@ use crate::{place, streams, values};
 /// `echo hello` is a part of the message. --strip-newline removes one line feed at the end.
 ///
 /// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with --on-full fail, the command
-/// does not wait. With --on-full drop-oldest, it waits only for room that leased, reserved or delayed messages take. With --lines, --null and
+/// does not wait. With --on-full drop-oldest, it waits only if leased, reserved or delayed messages fill the queue: these are not dropped. With
+/// --lines, --null and
 /// --from-json, the command sends each message as soon as it has read the message. If a message can't be sent, the error gives its line or number;
 /// the preceding messages are already sent. Empty messages are sent, too.
 #[derive(Args, Debug)]

@@ -23,12 +23,13 @@ use crate::place;
 /// Show the state and the counters of a queue or ring
 ///
 /// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving). "handed over" counts
-/// messages that went directly to a waiting receiver. "waits" has two numbers: waits that succeeded while spinning, and waits
-/// that ended by a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
+/// messages that went directly to a waiting receiver. "waits" has two numbers: waits that succeeded while spinning, and waits that ended by a
+/// time-out or a signal; a wait that succeeded after a sleep is in neither. "deaths" counts waiting threads that died, and repairs after a thread
+/// died in the middle of a call.
 ///
 /// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received, and return if they are not
-/// acknowledged. Reserved messages are being written. Messages that are set aside wait for the next receive, which moves them to the dead-letter
-/// queue, or for room in that queue. Delayed messages were sent or returned for a later delivery.
+/// acknowledged. Reserved messages are being written. Messages that are set aside wait until a receive moves them to the dead-letter
+/// queue; if that queue is full, they wait for room. Delayed messages were sent or returned for a later delivery.
 ///
 /// "from other queues" counts the dead letters that other queues have moved to this queue, by reason.
 ///
@@ -36,8 +37,8 @@ use crate::place;
 /// sending. "closes" shows what closes the queue for sending: `umsg close`, or the end of its last producer.
 ///
 /// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
-/// because their time to live had ended. "memory" is the memory that the queue uses now, and its number of slots; a slot holds one message. Times are
-/// UTC.
+/// because their time to live had ended. "memory" shows the bytes that the queue uses now, and the number of slots in them; a slot holds one message.
+/// Times are UTC.
 ///
 /// For a System V queue, "types" shows the lowest types in the queue, each with its number of messages. "bytes" shows the queued bytes and their
 /// limit (qbytes). "changed" is the time of the last change of the queue's owner, mode or size.

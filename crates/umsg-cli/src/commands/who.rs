@@ -29,9 +29,9 @@ use crate::users::{File, Users};
 /// instead. WAITS shows how many threads wait to receive or to send, and the time since the longest of these calls began. WAITS is "-" while a
 /// process is between two calls, for example in a loop of receives with a time-out. HOLDS counts the leased messages (received, but not yet
 /// acknowledged) and the reserved messages (still being written) of the process. HOLDS contains "producer" for a producer of a queue with
-/// --close-with-last-producer: the queue stays open while a producer lives.
+/// --close-with-last-producer: the queue stays open for sending while a producer lives.
 ///
-/// Only root can see which queues the processes of other users have open. For other callers, OPEN of such a process is "?". The list then contains
+/// Only root can see which queues the processes of other users have open. For other users, OPEN of such a process is "?". The list then contains
 /// the process only if it waits in the queue, polls the queue, holds messages, is a producer, or owns the ring.
 ///
 /// For a process of another PID namespace, PID is the process id in that namespace. The user and the command line of such a process are unknown.

@@ -359,8 +359,8 @@ impl Engine {
         }
     }
 
-    /// Restores the armed registration after the death of a lock owner. The queue may have been empty meanwhile, so the registration may fire without
-    /// need: a superfluous notification is better than a missing one.
+    /// Restores the armed registration after the death of a lock owner. It is not known whether the queue was empty meanwhile, so the registration is
+    /// armed as if it was: a superfluous notification is better than a missing one.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
         // The dead owner may or may not have raised a signal. The registered process raises the signal itself at the end of its slice.
         for (_, notice) in self.notices() {

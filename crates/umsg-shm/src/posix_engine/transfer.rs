@@ -476,7 +476,7 @@ impl Engine {
             let mut slots = Vec::new();
             self.find_in_store(receiving, 0, usize::MAX, &mut slots)?;
             let mut letters = Vec::new();
-            // A greater sum of bytes shows corruption: the messages have separate memory, so all messages together are shorter than the file.
+            // More bytes than the file has show corruption: the messages have separate memory.
             let mut room = self.segment().layout().len;
             for slot in slots {
                 let found = self.in_hand(receiving, slot)?;

@@ -83,8 +83,8 @@ impl Range {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the mapping contains an address that a thread has just accessed. If the entry changes meanwhile, it is not the entry of this
-    /// address: the accessed mapping is in use, so its entry does not change.
+    /// Returns whether the mapping contains an address that a thread has just accessed. If the entry changes between the
+    /// two reads, the result is false, rightly: a mapping that a thread accesses is in use, so the entry of such a mapping does not change.
     fn contains(&self, address: usize) -> bool {
         // Acquire: a thread that reads a start sees that the previous length was cleared. A thread that reads a length sees the start that belongs to
         // it.

@@ -1,4 +1,4 @@
-//! Inspection of a queue: messages, types and counts. No function changes the queue's messages.
+//! Inspection of a queue: messages, types and counts. No function removes or alters a message; `counts` also takes back leases that have ended.
 
 use super::lease::Lease;
 use super::receive::Taken;

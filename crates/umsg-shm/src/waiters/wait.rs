@@ -28,7 +28,7 @@ pub enum Refused<Own> {
     TimedOut,
     /// A signal handler ran.
     Interrupted,
-    /// The queue is closed for sending; for a receiver, no message is left either.
+    /// The queue is closed for sending. A receiver gets this only if the queue is empty, too.
     Closed,
     /// A fault of the queue or of the system.
     Fault(Fault),

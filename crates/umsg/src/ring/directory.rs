@@ -323,8 +323,8 @@ impl Observer {
         self.inode
     }
 
-    /// Returns whether a name refers to this ring: the ring was not removed, and no other ring has replaced it. If the name can't be looked up for
-    /// another reason, the result is true. The call makes one system call.
+    /// Returns whether a name refers to this ring: the ring was not removed, and no other ring has replaced it. If the lookup
+    /// fails for another reason than a missing or invalid name, the result is true. The call makes one system call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

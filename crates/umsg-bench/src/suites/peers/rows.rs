@@ -22,7 +22,7 @@ pub fn kinds<T>(sides: &[Side<T>], figure: impl Fn(&T) -> f64) -> Vec<Measured> 
     sides.iter().map(one).collect()
 }
 
-/// Returns the variant with the higher median, polling or waiting; and its name if both were measured.
+/// Returns the variant, polling or waiting, that has the higher median. Also returns its name if both variants were measured.
 pub fn best<T>(
     (polling, waiting): (Side<T>, Side<T>),
     figure: impl Fn(&T) -> f64,

@@ -22,8 +22,8 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 ///
 /// An export leases messages of a local queue and publishes them to a stream. The export acknowledges each message when JetStream has acknowledged
 /// the message. An import pulls messages of a stream, places them in a local queue, and then acknowledges them. If the bridge, a server or a local
-/// program is killed, no message of a POSIX or System V queue is lost. JetStream recognises the repeated messages of an export, within the duplicate
-/// window of the stream. The bridge recognises the repeated messages of an import into a POSIX queue.
+/// program is killed, no message of a POSIX or System V queue is lost, but a message may be carried twice. JetStream drops the second one of an
+/// export, within the duplicate window of the stream. The bridge drops the second one of an import into a POSIX queue.
 ///
 /// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
 ///

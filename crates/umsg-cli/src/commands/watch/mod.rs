@@ -49,9 +49,9 @@ const MOST_BYTES: usize = 256 << 10;
 /// messages at the head of the queue. If the queue has not changed since the last look, the command takes no lock. Otherwise, receivers wait while
 /// the command copies the messages.
 ///
-/// The command misses messages that are received between two looks, and messages that go directly to a waiting receiver. At least once a second, a
-/// line on standard error counts the messages that the command has missed. To see every message, let a program receive each message and send it to
-/// another queue.
+/// The command misses messages that are received between two looks, and messages that go directly to a waiting receiver. If messages were
+/// missed, a line on standard error counts them, at most once a second and once more at the end. To see every message, let a program receive each
+/// message and send it to another queue.
 ///
 /// --rate limits the messages that are shown per second; a line on standard error counts the messages that are not shown. Leased messages (received,
 /// but not yet acknowledged) are shown only if they return, and delayed messages only after their delay.

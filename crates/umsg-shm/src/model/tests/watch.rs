@@ -86,7 +86,7 @@ impl Polled for sysv_stage::Queue {
     }
 }
 
-/// Returns a polled queue for at most two messages, which has this number of messages.
+/// Returns a polled queue with room for two messages that holds `messages` messages.
 fn watched(messages: u64) -> Queue {
     Queue::new(2, 2).polled(messages)
 }

@@ -103,7 +103,7 @@ impl From<Fault> for SendError {
 #[non_exhaustive]
 pub enum ReceiveError {
     /// ENOMSG: the call must not block, and there is no wanted message, or a stopped process holds the queue's lock.
-    #[error("the queue has no matching message, or a stopped process holds its lock")]
+    #[error("the queue has no matching message, or a stopped process holds the queue's lock")]
     NoMessage,
     /// ETIMEDOUT: the deadline passed before a message came.
     #[error("timed out waiting for a message: send a message first, or wait longer")]
