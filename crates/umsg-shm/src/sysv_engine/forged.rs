@@ -46,20 +46,9 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
     // The list is now circular: the last message leads to the first.
     engine.segment().place(2).unwrap().words().next.set(1);
     let damaged = Refused::Fault(Fault::Damaged);
-    let found = engine.messages(&now(), 0, usize::MAX, 0);
-    assert_eq!(found.err(), Some(damaged));
-}
-
-#[test]
-fn a_circle_of_messages_takes_no_more_time_and_memory_than_its_messages() {
-    let engine = engine(1000);
-    for _ in 0..3 {
-        engine.send(&now(), 1, b"message").unwrap();
-    }
-    engine.segment().place(2).unwrap().words().next.set(1);
     // A copy of each of the queue's million slots would need 8 GB and a quarter of a minute.
     let found = engine.messages(&now(), 0, usize::MAX, usize::MAX);
-    assert_eq!(found.err(), Some(Refused::Fault(Fault::Damaged)));
+    assert_eq!(found.err(), Some(damaged));
 }
 
 #[test]
