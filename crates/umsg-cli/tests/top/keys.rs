@@ -277,7 +277,8 @@ fn a_queue_is_changed_only_after_a_confirmation() {
         .text();
     terminal.press(&["y"]);
     terminal.shows(&["/jobs.dead: another queue has the name now", " 77 "]);
-    terminal.press(&["X"]);
+    // If a refresh found no queue of this name, the next line is selected.
+    terminal.press(&["Home", "Down", "X"]);
     terminal.shows(&["Remove /jobs.dead with its messages?"]);
     terminal.press(&["y"]);
     terminal.shows(&["/jobs.dead: removed"]);
