@@ -81,7 +81,7 @@ mod staged;
 mod stamp;
 mod temporary;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod this_process;
 mod transient;
 mod trust;

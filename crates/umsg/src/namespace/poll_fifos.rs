@@ -327,7 +327,7 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown};
+    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown, without_forks};
     use std::os::fd::AsFd;
     use umsg_testkit::users::is_root;
 
@@ -346,6 +346,7 @@ mod tests {
 
     #[test]
     fn an_unlocked_doorbell_is_removed_and_others_are_not() {
+        let _without_forks = without_forks();
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let kept = namespace.make_poll_fifo(name(1)).unwrap();

@@ -185,7 +185,7 @@ fn start_time(pid: i32) -> Option<u64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::namespace::testing::TestDir;
+    use crate::namespace::testing::{TestDir, forking};
 
     /// Returns the name of a temporary file whose creator is dead.
     pub(in crate::namespace) fn name_of_the_dead() -> String {
@@ -198,6 +198,7 @@ pub(super) mod tests {
 
     /// Returns a creator that has been reaped. For a long time, no new process gets its process id.
     fn dead_maker() -> Maker {
+        let _forking = forking();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         child.wait().unwrap();

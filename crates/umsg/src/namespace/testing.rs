@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::process::{Gid, Uid};
 use rustix::thread;
@@ -16,6 +17,20 @@ use super::{Namespace, QueueName};
 pub(super) const STRANGER: u32 = 65534;
 /// The id of another user, with no special rights.
 pub(super) const OTHER_STRANGER: u32 = 65533;
+
+/// The lock between the tests of this process that start children and the tests of file locks. A child has its parent's open files until it
+/// executes a program or ends, and a lock of flock(2) ends only when the last descriptor of its open file is closed.
+static FORKS: RwLock<()> = RwLock::new(());
+
+/// Keeps other tests from starting children until the returned value is dropped. Several tests may have such a value at once.
+pub(crate) fn without_forks() -> RwLockReadGuard<'static, ()> {
+    FORKS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for the tests that run [`without_forks`]. The caller keeps the returned value until its child has executed a program or has ended.
+pub(crate) fn forking() -> RwLockWriteGuard<'static, ()> {
+    FORKS.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A directory in /dev/shm, which is removed when the value is dropped.
 pub(super) struct TestDir(PathBuf);
@@ -170,6 +185,7 @@ impl Alone {
             OsStr::new(self.0),
             OsStr::new("--test-threads=1"),
         ]);
+        let _forking = forking();
         let mut run = Command::new(words[0]);
         run.args(&words[1..])
             .env(Alone::VARIABLE, directory)

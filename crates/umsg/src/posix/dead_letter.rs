@@ -290,6 +290,7 @@ impl Mover {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use crate::namespace::testing::forking;
     use umsg_shm::sys::thread::Thread;
 
     /// Returns a queue whose only message is set aside, and its dead-letter queue.
@@ -323,6 +324,7 @@ mod tests {
     /// Runs a mover in a forked child.
     #[allow(unsafe_code, reason = "fork")]
     fn run_in_child(mover: &Mover, queue: &Queue) {
+        let _forking = forking();
         // SAFETY: the child calls the library, and leaves with _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {

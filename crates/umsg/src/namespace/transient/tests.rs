@@ -9,7 +9,9 @@ use crate::namespace::Unpublished;
 use crate::namespace::queues::TO_NAMESPACE;
 use crate::namespace::staged::Staged;
 use crate::namespace::temporary::TemporaryName;
-use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, mode, name};
+use crate::namespace::testing::{
+    STRANGER, TestDir, as_user, chmod, chown, mode, name, without_forks,
+};
 
 /// Creates a queue that stays locked as long as the returned file is open.
 fn make(namespace: &Namespace) -> Result<OwnedFd, FileError> {
@@ -51,6 +53,7 @@ fn a_queue_that_goes_is_a_directory_with_its_file_and_is_listed_and_opened_as_ot
 
 #[test]
 fn it_stays_while_it_is_held_or_not_due_and_goes_then() {
+    let _without_forks = without_forks();
     let dir = TestDir::new();
     let namespace = dir.namespace();
     let made = make(&namespace).unwrap();
@@ -75,6 +78,7 @@ fn it_stays_while_it_is_held_or_not_due_and_goes_then() {
 
 #[test]
 fn a_file_that_lost_its_name_before_it_was_locked_is_not_held() {
+    let _without_forks = without_forks();
     let dir = TestDir::new();
     let namespace = dir.namespace();
     let made = make(&namespace).unwrap();
@@ -178,6 +182,7 @@ fn a_link_in_place_of_the_directory_or_its_file_is_not_followed() {
 #[test]
 fn a_stranger_may_use_what_the_mode_allows_and_removes_nothing() {
     umsg_testkit::needs_root!();
+    let _without_forks = without_forks();
     let dir = TestDir::shared();
     let namespace = dir.namespace();
     drop(make(&namespace).unwrap());
@@ -213,6 +218,7 @@ fn try_in_vain(namespace: &Namespace) {
 fn a_process_that_may_not_remove_one_keeps_no_other_from_opening_it_though_a_child_was_forked_meanwhile()
  {
     umsg_testkit::needs_root!();
+    let _without_forks = without_forks();
     let dir = TestDir::shared();
     let namespace = dir.namespace();
     drop(make(&namespace).unwrap());
@@ -247,6 +253,7 @@ fn a_directory_that_takes_no_queue_is_an_error() {
 
 #[test]
 fn a_temporary_name_that_is_taken_is_passed_over() {
+    let _without_forks = without_forks();
     let dir = TestDir::new();
     let namespace = dir.namespace();
     // The test takes more names than the other tests may use meanwhile.
