@@ -2,8 +2,7 @@
 //!
 //! The word of such a futex contains the thread id of its owner. A thread that waits for the futex lends its priority to the owner. If the owner
 //! itself waits for such a futex, the next owner gets the priority, too. The kernel reads the owner from the word; it does not matter which thread
-//! stored the id. Source: linux/kernel/futex/pi.c; FUTEX_LOCK_PI2 in futex(2), since Linux 5.14. The time-out of FUTEX_LOCK_PI2 is a time of
-//! CLOCK_MONOTONIC.
+//! stored the id. Source: linux/kernel/futex/pi.c; FUTEX_LOCK_PI2 in futex(2). The time-out of FUTEX_LOCK_PI2 is a time of CLOCK_MONOTONIC.
 
 /// The reason why a futex with priority inheritance was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -177,7 +177,7 @@ impl Mapping {
                 // The kernel reports a write that would raise SIGBUS with this errno.
                 Err(Errno::FAULT) => return Err(Errno::NOSPC),
                 Err(error @ (Errno::NOMEM | Errno::HWPOISON)) => return Err(error),
-                // Linux before 5.14 does not know the advice, or a sandbox refuses it.
+                // The kernel or a sandbox refuses the advice.
                 Err(_) => NO_POPULATE.store(true, Ordering::Relaxed),
             }
         }

@@ -15,8 +15,7 @@ pub struct RefusedCall {
     pub consequence: &'static str,
 }
 
-/// Returns the optional system calls that the kernel or a sandbox refuses to the calling thread. The list is empty on Linux 5.14 and later, unless a
-/// sandbox refuses calls. Processes in other sandboxes may have other lists.
+/// Returns the optional system calls that the kernel or a sandbox refuses to the calling thread. Processes in other sandboxes may have other lists.
 ///
 /// # Blocking
 /// Never blocks.

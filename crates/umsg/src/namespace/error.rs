@@ -126,7 +126,7 @@ pub enum NamespaceError {
         most: u64,
     },
     /// Only the namespace's owner or root may do this (`EPERM`).
-    #[error("only {who} may {action} {path}: run the program as that user", path = .path.display())]
+    #[error("only {who} may {action} {path}: run the program as {who}", path = .path.display())]
     NotPermitted {
         /// The namespace's directory.
         path: PathBuf,
