@@ -68,6 +68,9 @@ fn a_receiver_is_woken_when_the_last_message_that_it_waits_for_is_there() {
     ring.set_waiting(Waiting::Blocking);
     let sender = ring.sender();
     let late = std::thread::spawn(move || {
+        while sender.status().slept == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         for n in 0..16 {
             std::thread::sleep(Duration::from_millis(2));
             sender.send(&Post::new(n)).unwrap();
