@@ -3,13 +3,15 @@
 mod support;
 
 use std::time::{Duration, Instant};
-use support::child::{Child, Exit, stop};
+use support::child::{Child, Exit, let_calls_be_interrupted, stop};
 use support::place::Place;
-use umsg::posix::{Queue, ReceiveError, SendError};
+use support::wait_until;
+use umsg::posix::{self, Queue, ReceiveError, SendError};
 use umsg::sysv::{self, Want};
 use umsg_shm::crash;
 
 const KEY: i32 = 0x57;
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The time after which a call that does not block gives up waiting for a stopped owner.
 const GIVES_UP: Duration = Duration::from_secs(1);
@@ -111,4 +113,72 @@ fn calls_beside_a_stopped_user_of_a_system_v_queue_return_in_time() {
     let work = || place.open_sysv(KEY).try_send(1, b"first").unwrap();
     beside_one_stopped_at("MSG_FILLED", work, judge);
     assert_eq!(queue.try_receive(Want::Any, &mut [0; 8]).unwrap().len, 5);
+}
+
+/// Blocks a child in `receive`, and stops it. `offer` sends the message that the child gets, and waits until the offer is withdrawn. Then a signal
+/// interrupts the child's call.
+fn interrupt_after_a_withdrawn_offer(
+    receive: impl FnOnce() -> Vec<u8>,
+    is_blocked: impl Fn() -> bool,
+    offer: impl FnOnce(),
+) {
+    let mut receiver = Child::run(|| {
+        let_calls_be_interrupted();
+        i32::from(receive() != b"first")
+    });
+    assert!(wait_until(PATIENCE, is_blocked));
+    // The receiver sleeps for half a slice more, and then keeps no lock.
+    std::thread::sleep(Duration::from_millis(50));
+    receiver.signal(libc::SIGSTOP);
+    receiver.expect_to_stop("the receiver");
+    offer();
+    receiver.signal(libc::SIGUSR1);
+    receiver.signal(libc::SIGCONT);
+    receiver.expect(Exit::Code(0), "the receiver");
+}
+
+#[test]
+fn a_signal_ends_no_receive_whose_message_was_put_back() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 1, 8);
+    interrupt_after_a_withdrawn_offer(
+        || {
+            let queue = place.open("/q");
+            queue.set_waiting(posix::Waiting::Blocking);
+            queue.receive_vec().unwrap().data
+        },
+        || queue.status().blocked_receivers == 1,
+        || {
+            queue.try_send(b"first", 0).unwrap();
+            queue.try_send(b"second", 0).unwrap();
+            // A sender that waits withdraws the offer.
+            let is_withdrawn = || {
+                let sent = queue.send_timeout(b"third", 0, 2 * TIMED);
+                assert_eq!(sent, Err(SendError::TimedOut));
+                queue.attributes().messages == 2
+            };
+            assert!(wait_until(PATIENCE, is_withdrawn));
+        },
+    );
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"second");
+    assert!(!queue.status().damaged);
+}
+
+#[test]
+fn a_signal_ends_no_receive_of_a_system_v_queue_whose_message_was_put_back() {
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
+    interrupt_after_a_withdrawn_offer(
+        || {
+            let queue = place.open_sysv(KEY);
+            queue.set_waiting(posix::Waiting::Blocking);
+            queue.receive_vec(Want::Any).unwrap().data
+        },
+        || queue.status().unwrap().blocked_receivers == 1,
+        || {
+            queue.try_send(1, b"first").unwrap();
+            // Each call withdraws offers that are too old.
+            let is_withdrawn = || queue.status().unwrap().entry.messages == 1;
+            assert!(wait_until(PATIENCE, is_withdrawn));
+        },
+    );
+    assert!(!queue.status().unwrap().damaged);
 }

@@ -295,7 +295,13 @@ impl Engine {
             let found = self.in_hand(receiving, node.slot.get())?;
             return receipt.accept(taker, node, found);
         }
+        let is_withdrawn = List::of(node) == List::None;
         Waiters::of(self.segment()).remove(receiving, node)?;
+        if is_withdrawn {
+            // This thread was served, but could not run for so long that the offer was withdrawn. It tries again before it reports a signal or its
+            // deadline, because the message may still be in the queue.
+            return Err(Refused::NotNow);
+        }
         if end == End::Abandoned {
             // The stream seemed to be at its end. This attempt gives the right result even if the state has changed.
             return receipt.take(taker, wakes);

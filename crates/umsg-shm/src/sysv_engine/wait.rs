@@ -410,13 +410,15 @@ impl Engine {
         }
     }
 
-    /// Gives up a wait. Returns false if a reply came first.
+    /// Gives up a wait. Returns false if a reply came first, even if the reply was an offer that was withdrawn: the caller then tries again before it
+    /// reports a signal or its deadline.
     fn gives_up(&self, call: &Call<'_>, me: Waiter<'_>) -> Result<bool, Refused> {
         let patience = Deadline::after(GRACE);
         // The node's name is removed from the kernel's record before the lock is taken: taking the lock would name the node to the kernel again.
         call.unname();
         let given_up = self.with_lock(call.me, patience, |receiving, _| {
-            if waiters::state(me.node()) == State::Settled {
+            let is_withdrawn = List::of(me.node()) == List::None;
+            if is_withdrawn || waiters::state(me.node()) == State::Settled {
                 return Ok(false);
             }
             self.fixed().counters.count(Event::GivenUp);
