@@ -440,7 +440,10 @@ CASE(a_process_that_forks_meanwhile_has_whole_queues) {
     EXPECT(pthread_join(thread, NULL) == 0);
 }
 
+static atomic_int receiver;
+
 static void *receive_old(void *queue) {
+    receiver = gettid();
     expect_text((mqd_t)(long)queue, "old");
     return NULL;
 }
@@ -451,7 +454,8 @@ CASE(a_blocked_call_goes_on_with_its_queue) {
     mqd_t queue = make(0), other = mq_open(name(), O_WRONLY);
     pthread_t thread;
     EXPECT(pthread_create(&thread, NULL, receive_old, (void *)(long)queue) == 0);
-    usleep(30000);
+    while (!receiver) usleep(1000);
+    await_sleep(receiver);
     take_away(queue);
     mqd_t next = make(0);
     send_text(next, "new");

@@ -5,10 +5,12 @@
 
 static volatile mqd_t queue;
 static volatile int stop;
+static volatile pid_t receiver;
 
 static void *receive_one(void *unused) {
     (void)unused;
     char buffer[16];
+    receiver = gettid();
     EXPECT(mq_receive(queue, buffer, 16, NULL) == 4);
     return NULL;
 }
@@ -19,7 +21,8 @@ CASE(closing_the_descriptor_neither_wakes_nor_breaks_a_blocked_receiver) {
     EXPECT(mq_unlink(name()) == 0);
     pthread_t thread;
     EXPECT(pthread_create(&thread, NULL, receive_one, NULL) == 0);
-    usleep(50000);
+    while (!receiver) usleep(1000);
+    await_sleep(receiver);
     EXPECT(mq_close(queue) == 0);
     usleep(50000);
     EXPECT(pthread_tryjoin_np(thread, NULL) == EBUSY);
