@@ -27,10 +27,10 @@ struct text {
 CASE(msgctl_fills_every_field) {
     unshare(CLONE_NEWIPC);
     key_t key = 0x51a70000 + getpid();
+    time_t begin = time(NULL);
     int id = msgget(key, IPC_CREAT | IPC_EXCL | 0640);
     EXPECT(id >= 0);
     struct text text = {.type = 7, .bytes = "text"};
-    time_t begin = time(NULL);
     EXPECT(msgsnd(id, &text, 5, 0) == 0 && msgsnd(id, &text, 3, 0) == 0);
     EXPECT(msgrcv(id, &text, 8, 0, 0) == 5);
 
