@@ -137,8 +137,9 @@ CASE(under_sa_restart_a_blocked_call_goes_on) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
     char buffer[16];
-    struct timespec soon = in_ms(150);
+    /* The timer starts first, so that the signal comes before the time-out. */
     ualarm(30000, 0);
+    struct timespec soon = in_ms(150);
     EXPECT_ERRNO(mq_timedreceive(queue, buffer, 16, NULL, &soon), ETIMEDOUT);
     EXPECT(signals == 1);
 }
