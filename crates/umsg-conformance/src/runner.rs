@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backend::{Basics, Family, Kind};
-use crate::sys::{self, End, Forked};
+use crate::sys::{self, End, Forked, Pause};
 
 /// A case: a function that panics if the behaviour differs from its name.
 pub type Case<F> = fn(&<F as Family>::Site);
@@ -133,7 +133,7 @@ pub fn verdict<F: Family>(kind: &Kind<F>, helper: &Path, case: Case<F>) -> Verdi
         .as_ref()
         .map_or(given, |made| made.path().to_path_buf());
     let (reading, writing) = sys::pipe().expect("a pipe");
-    match sys::fork().expect("a process") {
+    match fork_with_threads() {
         Forked::Child => {
             drop(reading);
             run_here(writing.as_raw_fd(), kind, &directory, helper, case)
@@ -143,6 +143,62 @@ pub fn verdict<F: Family>(kind: &Kind<F>, helper: &Path, case: Case<F>) -> Verdi
             Supervision::new(child, reading.as_raw_fd(), F::remove_from_kernel).watch()
         }
     }
+}
+
+/// The number of forks before the runner gives up, and the time after which the parent of a child that starts no thread forks again.
+const FORKS: u32 = 30;
+const START: Duration = Duration::from_secs(2);
+
+/// The two decisions about a forked child.
+const BEGUN: u32 = 1;
+const GIVEN_UP: u32 = 2;
+
+/// Forks a child in which threads of the standard library can start.
+///
+/// Such a thread takes a lock of the standard library when it starts and when it ends. If a thread of the test harness has the lock during the fork,
+/// the child's copy stays locked, and no thread of the child begins. The parent kills such a child before the case, and forks again.
+fn fork_with_threads() -> Forked {
+    for _ in 0..FORKS {
+        // The child begins the case only if the parent has not given it up.
+        let fate = sys::shared_words(1).expect("shared memory");
+        let decide = |decision| {
+            let order = Ordering::SeqCst;
+            fate[0].compare_exchange(0, decision, order, order).is_ok()
+        };
+        match sys::fork().expect("a process") {
+            Forked::Child => {
+                sys::die_with_parent();
+                if start_a_thread() && decide(BEGUN) {
+                    return Forked::Child;
+                }
+                sys::leave(101)
+            }
+            Forked::Parent(child) => {
+                let mut pause = Pause::new(START);
+                while fate[0].load(Ordering::SeqCst) == 0 && pause.again() {}
+                let is_given_up = decide(GIVEN_UP);
+                sys::unmap_words(fate);
+                if !is_given_up {
+                    return Forked::Parent(child);
+                }
+                sys::kill(child, libc::SIGKILL);
+                sys::wait(child, PATIENCE);
+            }
+        }
+    }
+    panic!("no child could start a thread");
+}
+
+/// Starts a thread and waits for its end, until the process has one thread again. Returns false if no thread can start.
+fn start_a_thread() -> bool {
+    let thread = std::thread::Builder::new().spawn(|| ());
+    let has_ended = thread.is_ok_and(|thread| thread.join().is_ok());
+    // A thread that was joined may not have left the kernel.
+    let threads = || std::fs::read_dir("/proc/self/task").map(Iterator::count);
+    while threads().is_ok_and(|count| count > 1) {
+        std::thread::yield_now();
+    }
+    has_ended
 }
 
 /// Runs the case, in the case process.

@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// Makes memory that this process shares with the children that it forks. The memory is zero at first, and is never unmapped.
+/// Makes memory that this process shares with the children that it forks. The memory is zero at first, and stays mapped until a call of
+/// [`unmap_words`].
 ///
 /// # Errors
 /// The errors of `mmap`.
@@ -21,10 +22,10 @@ pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU3
     map_words(count, libc::MAP_SHARED, file.as_raw_fd())
 }
 
-/// Unmaps the words of a file. The caller must be the last code in this process that uses the words.
+/// Unmaps words. The caller must be the last code in this process that uses the words.
 pub fn unmap_words(words: &'static [AtomicU32]) {
     let start = words.as_ptr().cast_mut().cast();
-    // SAFETY: `words_of` mapped the words with this length, and the caller has the last reference.
+    // SAFETY: `map_words` mapped the words with this length, and the caller has the last reference.
     unsafe { libc::munmap(start, size_of_val(words)) };
 }
 
