@@ -16,7 +16,7 @@ pub use process::{
     End, Forked, Pause, Pid, die_with_parent, fork, is_asleep, is_gone, kill, lead_group, leave,
     pid, start_thread, state, tid, wait, wait_until_gone,
 };
-pub use signal::{Sigaction, handle_signal, set_disposition};
+pub use signal::{Sigaction, handle_signal, set_disposition, start_timer};
 pub use surroundings::{
     enter_ipc_namespace, enter_private_ipc_namespace, from_now, give_up_raised_limits,
     limit_descriptors, limit_kernel_queues, limit_kernel_system_v_queues, set_environment,

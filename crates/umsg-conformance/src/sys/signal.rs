@@ -3,6 +3,7 @@
 use super::check;
 use crate::errno::Errno;
 use std::ptr;
+use std::time::Duration;
 
 /// The function `sigaction`, or a backend's replacement of it.
 pub type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
@@ -23,6 +24,20 @@ pub fn handle_signal(
     action.sa_flags = flags;
     // SAFETY: the action is valid, and its handler takes the signal number. No old action is requested.
     check(unsafe { sigaction(signal, &action, ptr::null_mut()) }).map(drop)
+}
+
+/// Makes the kernel send this process the signal SIGALRM once, after this time.
+pub fn start_timer(after: Duration) {
+    let time = |after: Duration| libc::timeval {
+        tv_sec: after.as_secs() as i64,
+        tv_usec: after.subsec_micros().into(),
+    };
+    let timer = libc::itimerval {
+        it_interval: time(Duration::ZERO),
+        it_value: time(after),
+    };
+    // SAFETY: the timer is valid, and no old timer is requested.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, ptr::null_mut()) };
 }
 
 /// Makes this process ignore a signal, or restores the signal's default action.
