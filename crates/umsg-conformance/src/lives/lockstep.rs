@@ -226,7 +226,7 @@ impl Lockstep {
         kernel: &Reply,
         mut other: Reply,
     ) -> Result<Reply, End> {
-        let mut pause = Pause::new(Duration::from_secs(1));
+        let mut pause = Pause::new(self.sides[1].patience());
         while act == Act::Notices && !kernel.agrees(&other, LEEWAY) && pause.again() {
             self.sides[1]
                 .command(process, number, act)
