@@ -4,7 +4,7 @@
 use async_nats::jetstream;
 use async_nats::jetstream::context::ContextBuilder;
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
@@ -138,7 +138,9 @@ pub fn reserve_port() -> Port {
         let Ok(owner) = UnixDatagram::bind_addr(&name.unwrap()) else {
             continue;
         };
-        if TcpListener::bind(("127.0.0.1", number)).is_ok() {
+        // Only a connection shows whether the port is in use. If this process bound a socket to the port, a child that another thread has just forked
+        // would have a duplicate of the socket, and the port would stay in use until that child executes its program.
+        if TcpStream::connect(("127.0.0.1", number)).is_err() {
             return Port {
                 number,
                 _owner: owner,
@@ -201,7 +203,7 @@ impl Server {
 
     fn await_ready(&mut self) {
         let begin = Instant::now();
-        while std::net::TcpStream::connect((&*self.place.address, self.port)).is_err() {
+        while TcpStream::connect((&*self.place.address, self.port)).is_err() {
             assert!(
                 self.process.0.try_wait().unwrap().is_none(),
                 "the server ended"
