@@ -1,10 +1,11 @@
 //! The peers, in short rounds: installed peers are measured, and missing peers are reported with advice. No file or process is left behind, also
 //! after Ctrl-C.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::fd::FromRawFd as _;
 use std::path::Path;
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -112,13 +113,14 @@ fn nothing_stays_behind_when_it_is_interrupted_while_peers_are_killed() {
     }
     let _turn = turn();
     let temporary = TempDir::new().unwrap();
+    let (reading, writing) = turnstile();
     let mut bench = peers(temporary.path())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(writing)
         .spawn()
         .unwrap();
     // The test reads the pipe to its end, because a process that writes to a pipe without a reader panics.
-    let mut said = BufReader::new(bench.stderr.take().unwrap());
+    let mut said = BufReader::new(reading);
     wait_for(&mut said, " killed");
     let run = names(temporary.path()).pop().unwrap();
     // SAFETY: the process is a child of this process, which has not waited for the child.
@@ -134,8 +136,23 @@ fn nothing_stays_behind_when_it_is_interrupted_while_peers_are_killed() {
     assert_eq!(shared, Vec::<String>::new());
 }
 
+/// Makes a pipe with room for one write. A benchmark that reports its progress to the pipe can't end before the test has read all reports.
+fn turnstile() -> (File, File) {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for both descriptors. The files own the descriptors.
+    unsafe {
+        // With O_DIRECT, each write takes a page of the pipe, and the pipe has one page.
+        assert_eq!(
+            libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_DIRECT),
+            0
+        );
+        assert!(libc::fcntl(ends[1], libc::F_SETPIPE_SZ, 1) > 0);
+        (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
+    }
+}
+
 /// Reads the output of the benchmark up to this text.
-fn wait_for(said: &mut BufReader<ChildStderr>, what: &str) {
+fn wait_for(said: &mut BufReader<File>, what: &str) {
     let mut heard = String::new();
     while !heard.contains(what) {
         let more = said.read_line(&mut heard).unwrap();
