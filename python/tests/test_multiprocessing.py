@@ -346,11 +346,13 @@ def test_a_task_is_removed_at_the_end_and_returned_on_an_exception(namespace: st
     task = queue.task()
     assert task.item == "job" and task.deliveries == 2
     task.give_back(delay=0.05)
-    with pytest.raises(standard.Empty):
-        queue.task(False)
     with queue.task(timeout=PATIENCE):
         pass
     assert queue.empty() and not queue.full()
+    queue.put("later")
+    queue.task().give_back(delay=3600)
+    with pytest.raises(standard.Empty):
+        queue.task(False)
     with pytest.raises(umsg.LeaseEnded):
         task.done()
 
