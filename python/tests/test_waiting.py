@@ -75,14 +75,19 @@ def test_a_time_limit_holds_across_signals(queue: umsg.Queue) -> None:
 
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-    began = time.monotonic()
     try:
-        with pytest.raises(umsg.TimedOut):
-            queue.receive(timeout=0.2)
+        # A process that gets no processor for the whole time limit handles all its signals at once, so the limit is then longer.
+        for limit in (0.2, 2, 20):
+            handled = 0
+            began = time.monotonic()
+            with pytest.raises(umsg.TimedOut):
+                queue.receive(timeout=limit)
+            assert time.monotonic() - began >= limit
+            if handled > 1:
+                break
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began >= 0.2
     assert handled > 1
 
 
