@@ -24,6 +24,9 @@ def logged(path: str, number: int) -> int:
     with open(path, "a") as log:
         log.write(f"{number}\n")
     time.sleep(0.003)
+    # The first task lasts until workers were killed: otherwise all tasks could end before this process kills a worker.
+    while number == 0 and not os.path.exists(f"{path}.killed"):
+        time.sleep(0.003)
     return number * number
 
 
@@ -38,6 +41,8 @@ def test_killed_workers_lose_no_task(namespace: str, tmp_path: Path, method: str
             if kills < 15:  # A busy machine starts workers slowly.
                 random.choice(workers.workers).kill()
                 kills += 1
+            if kills == 2:
+                Path(f"{log}.killed").touch()
         assert kills > 1
         assert [future.result() for future in futures] == [number * number for number in range(400)]
     with open(log) as lines:
