@@ -232,9 +232,10 @@ fn records_name_queue_process_thread_and_duration() {
         assert_eq!(record["queue"], "/family");
         assert_eq!(record["errno"], Value::Null);
     }
-    // The parent has waited 50 ms for a message from its child.
-    let slept = |it: &&Value| it["call"] == "mq_receive" && it["slept"] == true;
-    let waited = records.iter().find(slept).expect("a call that slept");
+    // The child has sent its message after the parent had slept for 50 ms in the call.
+    let waits = |it: &&Value| it["call"] == "mq_receive" && it["data"] == child;
+    let waited = records.iter().find(waits).expect("a call that waited");
+    assert_eq!(waited["slept"], true, "{waited}");
     assert!(waited["seconds"].as_f64().unwrap() >= 0.04, "{waited}");
 }
 
