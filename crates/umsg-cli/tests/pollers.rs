@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::compiler::Workshop;
 use support::{Site, end, start};
@@ -108,6 +108,27 @@ impl Poller {
             .expect("the poller is asleep")
     }
 
+    /// Waits until the program sleeps in epoll_wait. Before this, it may have a lock of the queue.
+    fn wait_for_sleep(&self) {
+        let switches = || {
+            let status = format!("/proc/{}/status", self.child.id());
+            let status = std::fs::read_to_string(status).unwrap();
+            let mut lines = status.lines();
+            let count = lines.find(|line| line.starts_with("voluntary_ctxt_switches:"));
+            let count = count.map(str::to_owned);
+            count.filter(|_| status.contains("\nState:\tS"))
+        };
+        let start = Instant::now();
+        loop {
+            let before = switches();
+            thread::sleep(Duration::from_millis(20));
+            if before.is_some() && before == switches() {
+                return;
+            }
+            assert!(start.elapsed() < STUCK, "the poller stays awake");
+        }
+    }
+
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &pid]).status();
@@ -155,6 +176,7 @@ fn a_program_that_polls_before_the_first_lease_is_told_that_the_worker_was_kille
         let stage = Stage::new(&[]);
         let poller = stage.poll(arguments);
         // The poller is stopped until the worker has leased the message. Otherwise the poller would receive it.
+        poller.wait_for_sleep();
         poller.signal("STOP");
         stage.send("job", &[]);
         let worker = stage.lease();
