@@ -150,6 +150,16 @@ fn take(killed: Killed) -> std::process::Child {
 
 #[test]
 fn messages_over_the_rate_are_counted_and_not_shown() {
+    // A watcher that gets no CPU for a third of a second may show the fourth message, too. Then the rate has held back no message.
+    let mut rounds = 1;
+    while shows_the_fourth_message() {
+        rounds += 1;
+        assert!(rounds < 100, "the rate holds back no message");
+    }
+}
+
+/// Watches a queue with more messages than the rate permits. Returns whether the watcher showed the fourth message because the rate permitted it.
+fn shows_the_fourth_message() -> bool {
     let site = Site::new();
     site.umsg(&["create", "/q", "--max-messages", "64"]).text();
     let lines: String = (0..40).map(|n| format!("{n}\n")).collect();
@@ -167,9 +177,12 @@ fn messages_over_the_rate_are_counted_and_not_shown() {
         site.umsg(&["recv", "/q"]).text();
         assert!(more < 10_000);
     }
+    let is_fourth = data(&watcher.line()) == "3";
     let (code, errors) = watcher.end();
     assert_eq!(code, Some(0));
-    assert!(errors.contains("not shown because of --rate"), "{errors}");
+    let is_told = errors.contains("not shown because of --rate");
+    assert_eq!(is_told, !is_fourth, "{errors}");
+    is_fourth
 }
 
 #[test]
