@@ -35,6 +35,11 @@ impl Shop {
         self.0.path().with_extension("trace")
     }
 
+    /// Returns the path of a file whose existence ends the command of a test, `$T.end` for the command.
+    fn end_of_command(&self) -> PathBuf {
+        self.0.path().with_extension("trace.end")
+    }
+
     /// Returns the lines that commands appended to the trace.
     fn traced(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.trace()).unwrap_or_default();
@@ -86,6 +91,7 @@ impl Shop {
 impl Drop for Shop {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(self.trace());
+        let _ = std::fs::remove_file(self.end_of_command());
     }
 }
 
@@ -94,6 +100,21 @@ fn signal(child: &Child, name: &str) {
         .args(["-s", name, &child.id().to_string()])
         .status();
     assert!(status.unwrap().success());
+}
+
+/// Waits until the first thread of `umsg recv`, which reads the signals, has handled all of them and sleeps again.
+fn wait_for_no_signal(child: &Child) {
+    let is = |field: &str, wanted: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mut lines = status.lines();
+        let value = lines.find_map(|line| line.strip_prefix(field)).unwrap();
+        value.trim_start().starts_with(wanted)
+    };
+    let start = Instant::now();
+    while !(is("ShdPnd:", "0000000000000000") && is("State:", "S")) {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[track_caller]
@@ -375,10 +396,12 @@ fn the_first_signal_lets_running_commands_end_and_starts_no_more() {
         let shop = Shop::new(&["1", "2"]);
         let worker = shop.start(
             &["--follow"],
-            "echo begun >> $T; sleep 0.5; echo done >> $T",
+            "echo begun >> $T; until [ -e $T.end ]; do sleep 0.05; done; echo done >> $T",
         );
         shop.wait_for_lines(1);
         signal(&worker, name);
+        wait_for_no_signal(&worker);
+        std::fs::write(shop.end_of_command(), "").unwrap();
         ended(&end(worker), 0, "umsg: /jobs: 1 acknowledged, 0 returned");
         assert_eq!(shop.traced(), ["begun", "done"]);
         assert_eq!(shop.figure("messages"), 1);
@@ -391,7 +414,8 @@ fn a_second_signal_kills_the_commands_and_their_messages_return() {
     let worker = shop.start(&["--follow"], "echo begun >> $T; sleep 100");
     shop.wait_for_lines(1);
     signal(&worker, "TERM");
-    thread::sleep(Duration::from_millis(100));
+    // The kernel merges a second signal with a first one that was not read yet.
+    wait_for_no_signal(&worker);
     signal(&worker, "TERM");
     let outcome = end(worker);
     ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 1 returned");
