@@ -259,11 +259,15 @@ fn what_is_no_queue_is_named_among_all() {
     assert_eq!(shown["healthy"], false, "as the exit code says");
 }
 
+/// The time-out of a receiver that sleeps while a test overwrites its queue. The receiver looks at the queue again after this time. On a busy
+/// machine, the test may need seconds until it has overwritten the queue.
+const LATER: &str = "15";
+
 #[test]
 fn figures_that_can_not_be_are_damage() {
     let site = site_with(&["/q"]);
     site.umsg(&["recv", "/q"]).text();
-    let waiting = start(&mut site.command(&["recv", "/q", "--timeout", "2"]));
+    let waiting = start(&mut site.command(&["recv", "/q", "--timeout", LATER]));
     site.wait_for("/q", "blocked_receivers", 1);
     site.scribble("mq/q", 0, &vec![0xff; 100_000]);
     end(waiting).fails(1, &["is corrupted", "`umsg doctor QUEUE --repair`"]);
@@ -273,7 +277,7 @@ fn figures_that_can_not_be_are_damage() {
 fn zeroes_over_a_system_v_queue_are_damage_and_no_removal() {
     let site = Site::new();
     site.umsg(&["create", KEY]).text();
-    let waiting = start(&mut site.command(&["recv", KEY, "--timeout", "2"]));
+    let waiting = start(&mut site.command(&["recv", KEY, "--timeout", LATER]));
     site.wait_for(KEY, "blocked_receivers", 1);
     site.scribble("msg/0", 0, &vec![0; 100_000]);
     end(waiting).fails(1, &["is corrupted"]);
