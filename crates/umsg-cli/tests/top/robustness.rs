@@ -162,9 +162,5 @@ fn figures_under_load_are_right_while_processes_are_killed() {
     let pid = terminal.process();
     umsg_testkit::run::succeed(std::process::Command::new("kill").arg(&pid));
     assert_eq!(terminal.ends(), 0);
-    assert_eq!(
-        terminal.value("alternate_on"),
-        "0",
-        "the screen is given back"
-    );
+    terminal.gives_the_screen_back();
 }

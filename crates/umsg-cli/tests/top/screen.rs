@@ -63,11 +63,7 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
     terminal.shows(&["MSGS"]);
     terminal.press(&["q"]);
     assert_eq!(terminal.ends(), 0);
-    assert_eq!(
-        terminal.value("alternate_on"),
-        "0",
-        "the screen is given back"
-    );
+    terminal.gives_the_screen_back();
 }
 
 fn rustix_uid() -> u32 {

@@ -141,6 +141,16 @@ impl Terminal {
         value.trim_end().to_owned()
     }
 
+    /// Waits until tmux has restored the screen that it showed before the command. The command's output may reach tmux after the command has ended.
+    #[track_caller]
+    pub fn gives_the_screen_back(&self) {
+        let begin = Instant::now();
+        while self.value("alternate_on") != "0" {
+            assert!(begin.elapsed() < PATIENCE, "the screen is not given back");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Returns the file with the exit code of the command.
     fn code(&self) -> PathBuf {
         self.home.path().join("code")
