@@ -125,8 +125,9 @@ fn scraping(prometheus: &Path, home: &Path, exporter: &Exporter) -> (Killed, Str
         ),
     )
     .unwrap();
-    // Another program may take the port before Prometheus does. Prometheus then ends, and the test fails.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Another socket may get the port before Prometheus does. Prometheus then ends, and the test fails. The sockets of other programs, and of the
+    // other tests, have the address 127.0.0.1.
+    let free = TcpListener::bind("127.0.0.2:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
     let mut command = Command::new(prometheus);
