@@ -14,7 +14,8 @@ fn take_seen() -> Vec<(What, u32, Vec<u8>)> {
     std::mem::take(&mut *SEEN.lock().unwrap())
 }
 
-/// Lets one test run at a time, because the receiver and the table belong to the process.
+/// Lets one test run at a time, because the receiver and the table belong to the process. Only the threads of that test are not muted: a thread of
+/// another module's test could deliver the reports at any time.
 fn alone() -> impl Drop {
     static ALONE: Mutex<()> = Mutex::new(());
     struct Quiet(#[allow(dead_code, reason = "held")] std::sync::MutexGuard<'static, ()>);
@@ -23,13 +24,16 @@ fn alone() -> impl Drop {
             set_receiver(None);
             tell();
             take_seen();
+            mute_thread(true);
         }
     }
-    Quiet(
+    let alone = Quiet(
         ALONE
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner()),
-    )
+    );
+    mute_thread(false);
+    alone
 }
 
 #[test]
@@ -131,6 +135,7 @@ fn the_receiver_changes_while_threads_tell() {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
+                mute_thread(false);
                 for _ in 0..ROUNDS {
                     note(What::Expired, Subject::Named(b"-"), 0, 0);
                     tell();
