@@ -378,6 +378,7 @@ mod tests {
 
     #[test]
     fn all_unlocked_doorbells_are_removed_together() {
+        let _without_forks = without_forks();
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let _kept = namespace.make_poll_fifo(name(1)).unwrap();

@@ -131,7 +131,7 @@ fn has_no_receiver(rings: &Directory, name: &OsStr) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::TestDir;
+    use crate::namespace::testing::{TestDir, without_forks};
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
     #[test]
@@ -156,6 +156,7 @@ mod tests {
     #[test]
     fn only_sockets_without_a_receiver_and_without_a_ring_are_stale() {
         use std::os::unix::fs::MetadataExt;
+        let _without_forks = without_forks();
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         let at = |name: &str| dir.path().join(RINGS).join(name);
@@ -185,6 +186,7 @@ mod tests {
         if caller() != 0 {
             return;
         }
+        let _without_forks = without_forks();
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         let name = format!("{}0123456789abcdef", socket_prefix(7));

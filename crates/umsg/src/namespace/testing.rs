@@ -18,8 +18,8 @@ pub(super) const STRANGER: u32 = 65534;
 /// The id of another user, with no special rights.
 pub(super) const OTHER_STRANGER: u32 = 65533;
 
-/// The lock between the tests of this process that start children and the tests of file locks. A child has its parent's open files until it
-/// executes a program or ends, and a lock of flock(2) ends only when the last descriptor of its open file is closed.
+/// The lock between the tests of this process that start children and the tests in which a closed file or socket must be closed. A child has its
+/// parent's open files until it executes a program or ends. A lock of flock(2) ends, and a socket is closed, only with the last descriptor.
 static FORKS: RwLock<()> = RwLock::new(());
 
 /// Keeps other tests from starting children until the returned value is dropped. Several tests may have such a value at once.

@@ -1,6 +1,7 @@
 //! Tests of both ends of a ring.
 
 use super::*;
+use crate::namespace::testing::without_forks;
 use std::time::Duration;
 
 /// Number of messages of each sender.
@@ -221,6 +222,8 @@ fn the_descriptor_says_what_there_is_after_a_wait_too() {
 #[test]
 fn a_descriptor_goes_with_its_message() {
     use std::io::{Read as _, Write as _};
+    // A child of another test would keep the stream open.
+    let _without_forks = without_forks();
     let mut ring = ring(8, 0);
     let sender = ring.sender();
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -380,6 +383,8 @@ fn a_poller_that_takes_one_message_at_a_time_misses_none_with_a_descriptor() {
 fn descriptors_of_senders_that_are_not_wanted_are_closed() {
     use std::io::Read as _;
     use std::os::fd::AsFd as _;
+    // A child of another test would keep the stream open.
+    let _without_forks = without_forks();
     let mut ring = ring(8, 0);
     let (wanted, other) = (ring.sender(), ring.sender());
     let tag = wanted.tag();
