@@ -13,6 +13,7 @@ use crate::sys::thread;
 use crate::sysv_engine::order::{TypeIndexStore, Want};
 use crate::sysv_engine::segment::Choice;
 use crate::waiters::List;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The id of a thread that lives longer than each test (init). A hostile peer may write it as a waiter or an owner.
@@ -21,16 +22,26 @@ const LIVING_THREAD: u32 = 1;
 #[test]
 fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
     let engine = engine(1000);
+    let is_forged = AtomicBool::new(false);
     let received = std::thread::scope(|scope| {
+        // If a call ends before the word is forged, the call is repeated.
         let waiting = scope.spawn(|| {
-            let soon = call(Deadline::after(Duration::from_millis(300)));
-            engine.receive(&soon, Want::Any, &mut [0; 8192], false)
+            loop {
+                let soon = call(Deadline::after(Duration::from_millis(300)));
+                let received = engine.receive(&soon, Want::Any, &mut [0; 8192], false);
+                if is_forged.load(Ordering::Relaxed) {
+                    return received;
+                }
+            }
         });
-        while engine.waiters().len(List::Receivers) == 0 {
-            std::thread::yield_now();
-        }
-        let (_, node) = engine.waiters().first(List::Receivers).unwrap().unwrap();
+        let node = loop {
+            match engine.waiters().first(List::Receivers).unwrap() {
+                Some((_, node)) => break node,
+                None => std::thread::yield_now(),
+            }
+        };
         node.word.store(LIVING_THREAD, Ordering::Relaxed);
+        is_forged.store(true, Ordering::Relaxed);
         waiting.join().unwrap()
     });
     assert_eq!(received.err(), Some(Refused::TimedOut));
