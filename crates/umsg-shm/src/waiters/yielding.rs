@@ -176,14 +176,21 @@ mod tests {
     #[test]
     fn two_long_yields_among_few_are_a_load_and_end_the_yields_for_a_while() {
         let yielding = Yielding::default();
+        // Notes a long yield that shows a load, and keeps the time without yields from passing while the test does not run.
+        let note_load = || {
+            let begun = clock::monotonic_coarse();
+            yielding.note_long();
+            assert!(yielding.resumes.load(Relaxed) >= begun + PAUSE, "a load");
+            yielding.resumes.store(u64::MAX, Relaxed);
+        };
         yielding.note_long();
         assert_eq!(yielding.yields(), YIELDS, "an interruption");
-        yielding.note_long();
+        note_load();
         assert_eq!(yielding.yields(), 0, "a load");
         assert!(!yielding.give_way(|| true), "it does not yield");
         yielding.resumes.store(1, Relaxed);
         assert_eq!(yielding.yields(), YIELDS, "the time is over");
-        yielding.note_long();
+        note_load();
         assert_eq!(yielding.yields(), 0, "the load is still there");
     }
 
