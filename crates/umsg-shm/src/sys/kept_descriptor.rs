@@ -173,6 +173,7 @@ mod tests {
 
     #[test]
     fn a_forked_child_without_an_inherited_descriptor_does_not_take_its_number_for_it() {
+        let _alone = reserved_descriptors::tests::count_alone();
         let sighting = Sighting::none();
         let file = rustix::pipe::pipe().unwrap().0;
         let number = raise(file).unwrap().into_number();
