@@ -79,8 +79,7 @@ mod tests {
     fn an_answer_is_found_by_its_key_alone_and_for_a_while() {
         assert_eq!(id_of(0), None);
         assert_eq!(id_of(77), None);
-        note(77, 32_845);
-        assert_eq!(id_of(77), Some(32_845));
+        assert_eq!(id_after_note(77, 32_845), Some(32_845));
         let others = (78..100_000).filter(|&key| id_of(key).is_some());
         assert_eq!(others.count(), 0);
         entry(77).time.store(
@@ -88,7 +87,18 @@ mod tests {
             Ordering::Relaxed,
         );
         assert_eq!(id_of(77), None);
-        note(-1, 0);
-        assert_eq!(id_of(-1), Some(0));
+        assert_eq!(id_after_note(-1, 0), Some(0));
+    }
+
+    /// Notes an answer and finds it. If the thread loses its processor for so long that the answer may be too old, repeats both.
+    fn id_after_note(key: i32, id: i32) -> Option<i32> {
+        loop {
+            let began = clock::monotonic_coarse();
+            note(key, id);
+            let found = id_of(key);
+            if clock::monotonic_coarse() - began < TRUST {
+                return found;
+            }
+        }
     }
 }
