@@ -169,33 +169,34 @@ mod tests {
     const WAIT: Duration = Duration::from_millis(30);
     const NONE: Duration = Duration::ZERO;
 
-    /// Returns the state of a ring whose receiver has waited, once the state meets the condition `shows`. On a busy machine, other threads may run
-    /// for most of a wait, so that the receiver hardly spins or sleeps. The function then repeats the wait.
-    fn waited(waiting: Waiting, shows: impl Fn(&Status) -> bool) -> Status {
-        let wait = || {
+    /// Returns the state of a ring whose receiver has waited, once the time `of` the state is more than half of the wait. On a busy machine, other
+    /// threads may run for most of a wait, for example when the receiver yields before it sleeps. The function then repeats the wait. Each wait is
+    /// twice as long as the one before.
+    fn waited(waiting: Waiting, of: impl Fn(&Status) -> Duration) -> Status {
+        let wait = |time: Duration| {
             let mut ring = Options::new().entries(4).create().unwrap();
             ring.set_waiting(waiting);
             assert_eq!(
-                ring.receive_timeout(WAIT).unwrap_err(),
+                ring.receive_timeout(time).unwrap_err(),
                 ReceiveError::TimedOut
             );
-            ring.status()
+            let status = ring.status();
+            (of(&status) > time / 2).then_some(status)
         };
-        let mut waits = std::iter::repeat_with(wait).take(100);
-        waits
-            .find(shows)
+        (0..10)
+            .find_map(|doublings| wait(WAIT * (1 << doublings)))
             .expect("one of many waits has time enough")
     }
 
     #[test]
     fn the_spinning_time_of_a_receiver_is_reported() {
-        let status = waited(Waiting::Spinning, |status| status.time_spun > WAIT / 2);
+        let status = waited(Waiting::Spinning, |status| status.time_spun);
         assert_eq!(status.spun, 0, "{status:?}");
     }
 
     #[test]
     fn a_receiver_that_sleeps_takes_no_time_but_that_of_its_sleep() {
-        let status = waited(Waiting::Blocking, |status| status.time_asleep > WAIT / 2);
+        let status = waited(Waiting::Blocking, |status| status.time_asleep);
         assert_eq!((status.time_spun, status.slept), (NONE, 1));
     }
 
