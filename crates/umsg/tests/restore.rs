@@ -15,6 +15,10 @@ use umsg::posix::{
     Lease, OnFull, OpenError, OpenOptions, Queue, ReceiveError, RestoreError, SendError, Snapshot,
 };
 
+/// A delay that is longer than a few calls take on a busy machine, and a time for the clock by which the library delivers delayed messages.
+const DELAY: Duration = Duration::from_secs(2);
+const SETTLED: Duration = Duration::from_millis(200);
+
 fn sample_snapshot() -> Snapshot {
     Snapshot::read(&mut &sample().bytes()[..]).unwrap()
 }
@@ -131,7 +135,6 @@ fn a_restored_queue_is_closed_and_has_the_policies_as_the_saved_one() {
 
 #[test]
 fn delayed_messages_are_delayed_again_after_they_are_restored() {
-    const DELAY: Duration = Duration::from_millis(200);
     let (place, queue) = Place::new().with_queue("/q", 8, 8);
     for job in [b"first", b"other"] {
         queue.try_send(job, 5).unwrap();
@@ -145,7 +148,7 @@ fn delayed_messages_are_delayed_again_after_they_are_restored() {
     assert_eq!((now.messages, now.delayed), (1, 3));
     let diagnosis = umsg::posix::diagnose(&place.namespace, "/copy").unwrap();
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
-    std::thread::sleep(2 * DELAY);
+    std::thread::sleep(DELAY + SETTLED);
     // The returned message is the first one of its priority again.
     let again = copy.try_receive_lease().unwrap();
     assert_eq!((again.to_vec(), again.deliveries()), (b"first".to_vec(), 2));
@@ -156,7 +159,6 @@ fn delayed_messages_are_delayed_again_after_they_are_restored() {
 
 #[test]
 fn a_restored_message_has_its_delay_and_its_history() {
-    const DELAY: Duration = Duration::from_millis(200);
     let place = Place::new();
     place.create("/dead", 4, 8);
     let mut asked = place.options(4, 8);
@@ -180,7 +182,7 @@ fn a_restored_message_has_its_delay_and_its_history() {
         (copy.attributes().messages, copy.attributes().delayed),
         (1, 2)
     );
-    std::thread::sleep(2 * DELAY);
+    std::thread::sleep(DELAY + SETTLED);
     let mut sources = Vec::new();
     for wanted in [b"poison".to_vec(), b"failed".to_vec(), b"plain".to_vec()] {
         let found = copy.try_receive_lease().unwrap();
@@ -202,7 +204,6 @@ fn a_restored_message_has_its_delay_and_its_history() {
 
 #[test]
 fn delayed_messages_are_sent_for_later_to_a_queue_that_exists() {
-    const DELAY: Duration = Duration::from_millis(200);
     let (place, queue) = Place::new().with_queue("/q", 2, 8);
     queue.try_send(b"now", 5).unwrap();
     queue.send_after(b"later", 9, DELAY).unwrap();
@@ -219,7 +220,7 @@ fn delayed_messages_are_sent_for_later_to_a_queue_that_exists() {
         libc::EAGAIN
     );
     assert_eq!(data(&target), [b"now"]);
-    std::thread::sleep(2 * DELAY);
+    std::thread::sleep(DELAY + SETTLED);
     assert_eq!(target.try_receive_vec().unwrap().data, b"later");
 }
 
