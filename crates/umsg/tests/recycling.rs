@@ -7,13 +7,18 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::scarce::{in_child, leave_descriptors};
+use support::shared::Shared;
 use umsg::posix::{self, FileState, KnownFile, OpenError, Queue, ReceiveError, UnlinkError};
 use umsg::{Limits, Namespace};
 use umsg_shm::crash;
 
+/// The limit on every wait: no step of these tests takes as long.
+const STUCK: Duration = Duration::from_secs(20);
 const MESSAGES: u32 = 5;
 const SIZE: u32 = 64;
 const NAME: &str = "/q";
@@ -407,19 +412,26 @@ fn openers_takers_and_removers_beside_a_creator_meet_whole_queues() {
     const ROUNDS: u32 = 1500;
     let place = settled();
     let stop = place.path().join("stop");
+    let opened: [Shared<AtomicU64>; 3] = [(); 3].map(|()| Shared::new());
     let others: Vec<Child> = (0..3)
         .map(|which| {
+            let opened = &opened[which as usize];
             Child::run(|| {
-                let mut opened = 0;
                 while !stop.exists() {
-                    opened += u32::from(disturb(&place.namespace, which));
+                    opened.fetch_add(disturb(&place.namespace, which).into(), SeqCst);
                 }
-                i32::from(opened == 0)
+                0
             })
         })
         .collect();
     let (mut own, mut recycled) = (None, 0);
-    for round in 0..ROUNDS {
+    // A process that gets no CPU time meets a queue only in a later round.
+    let have_opened = || opened.iter().all(|count| count.load(SeqCst) != 0);
+    let begun = Instant::now();
+    for round in 0.. {
+        if round >= ROUNDS && (have_opened() || begun.elapsed() > STUCK) {
+            break;
+        }
         let vacant = own.take().filter(|own: &Own| own.revive(&place).is_some());
         recycled += u32::from(vacant.is_some());
         let Some(queue) = vacant.or_else(|| created(&place)) else {
@@ -441,7 +453,8 @@ fn openers_takers_and_removers_beside_a_creator_meet_whole_queues() {
     for mut other in others {
         other.expect(Exit::Code(0), "another process");
     }
-    println!("{recycled} of {ROUNDS} queues were made of a removed one's segment");
+    println!("{recycled} queues were made of a removed one's segment");
+    assert!(have_opened());
     assert!(recycled > 0);
 }
 
