@@ -19,6 +19,8 @@ use umsg_shm::crash;
 const KEY: i32 = 7;
 const STUCK: Duration = Duration::from_secs(20);
 const DELAY: Duration = Duration::from_millis(60);
+/// A delay that is longer than a few calls take on a busy machine.
+const AWHILE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(1000);
 
 fn counts(queue: &Queue) -> (u64, u64, u64) {
@@ -134,12 +136,12 @@ fn a_returned_message_waits_alone_and_has_its_old_place() {
     }
     let job = queue.try_receive_lease(Want::Any).unwrap();
     let begin = Instant::now();
-    job.return_after(DELAY).unwrap();
+    job.return_after(AWHILE).unwrap();
     assert_eq!(counts(&queue), (2, 0, 1));
     let diagnosis = umsg::sysv::diagnose(&place.namespace, KEY).unwrap();
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
     assert_eq!(received(&queue), b"second");
-    std::thread::sleep(DELAY.saturating_sub(begin.elapsed()) + Duration::from_millis(10));
+    std::thread::sleep(AWHILE.saturating_sub(begin.elapsed()) + Duration::from_millis(10));
     let job = queue.try_receive_lease(Want::Any).unwrap();
     assert_eq!((job.to_vec(), job.deliveries()), (b"first".to_vec(), 2));
     job.acknowledge().unwrap();
@@ -153,12 +155,13 @@ fn the_delay_of_a_queue_doubles_up_to_its_limit() {
     let place = Place::new();
     let mut options = OpenOptions::new();
     options.create(true).namespace(&place.namespace);
-    let queue = options.retry_delay(DELAY / 2, DELAY).open(KEY).unwrap();
-    assert_eq!(queue.delivery().retry_delay, Some((DELAY / 2, DELAY)));
+    let (first, most) = (AWHILE / 2, AWHILE);
+    let queue = options.retry_delay(first, most).open(KEY).unwrap();
+    assert_eq!(queue.delivery().retry_delay, Some((first, most)));
     queue.try_send(1, b"job").unwrap();
     let lease = || queue.receive_lease_timeout(Want::Any, STUCK).unwrap();
     let mut job = lease();
-    for (deliveries, delay) in [(1, DELAY / 2), (2, DELAY), (3, DELAY)] {
+    for (deliveries, delay) in [(1, first), (2, most), (3, most)] {
         assert_eq!(job.deliveries(), deliveries);
         let begin = Instant::now();
         drop(job);
@@ -173,7 +176,7 @@ fn the_lease_of_a_dead_process_is_delivered_after_the_queues_delay() {
     let place = Place::in_turn();
     let mut options = OpenOptions::new();
     options.create(true).namespace(&place.namespace);
-    let queue = options.retry_delay(DELAY, DELAY).open(KEY).unwrap();
+    let queue = options.retry_delay(AWHILE, AWHILE).open(KEY).unwrap();
     queue.try_send(1, b"job").unwrap();
     let mut holder = Child::run(|| {
         std::mem::forget(place.open_sysv(KEY).try_receive_lease(Want::Any).unwrap());
@@ -184,7 +187,7 @@ fn the_lease_of_a_dead_process_is_delivered_after_the_queues_delay() {
     nothing(&queue);
     assert_eq!(counts(&queue), (0, 0, 1));
     assert_eq!(received(&queue), b"job");
-    assert!(begin.elapsed() >= DELAY);
+    assert!(begin.elapsed() >= AWHILE);
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn an_existing_queue_that_differs_from_the_options_is_refused() {
 fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
     let (_place, queue) = Place::new().with_sysv_queue(KEY);
     let begin = Instant::now();
-    queue.send_after(5, b"later", DELAY).unwrap();
+    queue.send_after(5, b"later", AWHILE).unwrap();
     queue.try_send(5, b"now").unwrap();
     assert_eq!(counts(&queue), (1, 0, 1));
     let (entry, leased_bytes) = (
@@ -228,7 +231,7 @@ fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
     nothing(&queue);
     // A blocked receiver wakes up for the delayed message.
     assert_eq!(received(&queue), b"later");
-    assert!(begin.elapsed() >= DELAY);
+    assert!(begin.elapsed() >= AWHILE);
 }
 
 #[test]
@@ -297,8 +300,8 @@ fn a_poller_is_told_of_delayed_messages_and_of_the_end() {
     let place = Place::in_turn();
     let queue = counting(&place);
     let descriptor = queue.pollable().unwrap();
-    queue.send_after(1, b"later", DELAY).unwrap();
     let begin = Instant::now();
+    queue.send_after(1, b"later", DELAY).unwrap();
     assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
     assert!(begin.elapsed() + Duration::from_millis(5) >= DELAY);
     assert_eq!(queue.try_receive_vec(Want::Any).unwrap().data, b"later");

@@ -28,7 +28,7 @@ fn receivers_get_the_messages_that_are_left_and_then_the_end() {
     let job = queue.receive_lease(Want::Any).unwrap();
     // A leased message can return to the queue, so the stream has not ended.
     nothing(&queue);
-    job.return_after(DELAY).unwrap();
+    job.return_after(AWHILE).unwrap();
     nothing(&queue);
     assert_eq!(received(&queue), b"one");
     assert_eq!(queue.try_receive_vec(Want::Any), Err(ReceiveError::Closed));
