@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use support::Random;
-use support::child::{Child, Exit};
+use support::child::{Child, Exit, stop};
 use support::place::Place;
 use support::shared::Shared;
 use umsg::diagnosis::{Diagnosis, Owner, Problem, ProblemKind, Repaired};
@@ -335,12 +335,17 @@ fn kill_at_random<K: Kind>(seed: u64) {
         let scribble = round as usize % K::SCRIBBLES.len();
         let mark = kill_one::<K>(scribble, &format!("seed {seed}"), |kind| {
             let mut repairer = Child::run(|| {
+                // In the first round, the repair stops, and so can't finish before it is killed.
+                if round == 0 {
+                    crash::arm_fuse("SALVAGE_BEGUN", stop);
+                }
                 kind.repair();
                 0
             });
-            // In the first round, the repair is killed at once, and has no time to finish.
-            let time = random.below(12_000) * round.min(1);
-            std::thread::sleep(Duration::from_micros(time));
+            match round {
+                0 => repairer.expect_to_stop("a repair"),
+                _ => std::thread::sleep(Duration::from_micros(random.below(12_000))),
+            }
             repairer.signal(libc::SIGKILL);
             let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
             died.then_some(repairer)
