@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::{turn, wait_until};
+use umsg::diagnosis::{Lock, Owner};
 use umsg::posix::{Queue, ReceiveError, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
@@ -127,6 +128,14 @@ fn threads_that_share_a_handle_lose_and_double_nothing() {
     assert_eq!(queue.attributes().messages, 0);
 }
 
+/// Returns whether this process owns a lock of the queue /q.
+fn owns_a_lock(place: &Place, child: &Child) -> bool {
+    let found = umsg::posix::diagnose(&place.namespace, "/q").unwrap();
+    let pid = child.pid().cast_unsigned();
+    let is_its = |lock: &Lock| matches!(&lock.owner, Owner::Thread(who) if who.pid == pid);
+    found.locks.iter().any(is_its)
+}
+
 #[test]
 fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
     let (place, queue) = Place::in_turn().with_queue("/q", 8, 8);
@@ -141,12 +150,19 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
             }
         });
         wait_for_blocked(&queue, 0, 1);
-        // The receiver is in the list of waiters before it releases the lock. Half a slice later it sleeps, and it goes on sleeping for the other
-        // half.
-        std::thread::sleep(Duration::from_millis(50));
-        stopped.signal(libc::SIGSTOP);
-        // The process stops at once, or at the end of its system call.
-        std::thread::sleep(Duration::from_millis(20));
+        // The receiver is in the list of waiters before it releases the lock. Half a slice later it usually sleeps. A receiver that is stopped with
+        // the lock would block this process, so it continues until it has released the lock.
+        let is_stopped_without_lock = || {
+            std::thread::sleep(Duration::from_millis(50));
+            stopped.signal(libc::SIGSTOP);
+            stopped.expect_to_stop("the receiver");
+            let has_lock = owns_a_lock(&place, &stopped);
+            if has_lock {
+                stopped.signal(libc::SIGCONT);
+            }
+            !has_lock
+        };
+        assert!(wait_until(STUCK, is_stopped_without_lock));
         queue.try_send(b"now", 3).unwrap();
         let begun = Instant::now();
         let mut buffer = [0; 8];
