@@ -20,8 +20,9 @@ use umsg::sysv::{self, Want};
 const NOT_SENT: SendError = SendError::Queue(QueueError::Damaged);
 const NOT_RECEIVED: ReceiveError = ReceiveError::Queue(QueueError::Damaged);
 const STUCK: Duration = Duration::from_secs(20);
-/// The longest time of a call that does not block, or whose deadline has passed.
-const LIMIT: Duration = Duration::from_secs(2);
+/// The longest time of a call that does not block, or whose deadline has passed. A call waits for one second at most for the owner of a lock. A busy
+/// machine may give no CPU time to the caller for some seconds more.
+const LIMIT: Duration = Duration::from_secs(10);
 /// The size of a page, in bytes.
 const PAGE: u64 = 4096;
 
