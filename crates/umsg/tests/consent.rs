@@ -34,7 +34,9 @@ struct Told {
     signals: AtomicU32,
     sender: AtomicU32,
     value: AtomicU32,
+    /// The number of calls that register, and the number of those that have returned.
     registrations: AtomicU32,
+    returned: AtomicU32,
     /// Set to end the loop of registrations.
     is_over: AtomicU32,
     number: AtomicI64,
@@ -81,6 +83,7 @@ fn keep_registered(queue: &Queue, told: &Told) -> i32 {
                 value: told.registrations.fetch_add(1, SeqCst) as usize,
             };
             std::mem::forget(queue.notify(how).unwrap());
+            told.returned.fetch_add(1, SeqCst);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -134,6 +137,11 @@ impl Target {
     #[track_caller]
     fn stop(&self, queue: &Queue) {
         self.expect_registered(queue);
+        // The registration is visible before the call that registers drops the queue's lock. A target that is stopped in between keeps the lock.
+        let count = |count: &AtomicU32| count.load(SeqCst);
+        let told = &self.told;
+        let has_returned = || count(&told.returned) == count(&told.registrations);
+        assert!(wait_until(LONG, has_returned));
         self.child.signal(libc::SIGSTOP);
         self.child.expect_to_stop("the target");
         assert!(queue.registered().is_some() && !self.is_pending());
