@@ -1,5 +1,7 @@
 //! The doorbells of polled queues: their lifetime, the processes that may ring them, and the effect of other users and of
 //! programs that close foreign descriptors.
+//!
+//! The tests run one after another, because a child that one test forks also has the doorbells of the other tests open.
 
 mod support;
 
@@ -27,7 +29,7 @@ fn send_and_receive(queue: &Queue, times: usize) {
 
 #[test]
 fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
-    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, SIZE as u32);
     let (ready, says_ready) = rustix::pipe::pipe().unwrap();
     let mut child = Child::run(|| {
         let queue = place.open("/q");
@@ -53,7 +55,7 @@ fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
 
 #[test]
 fn a_killed_poller_is_forgotten_by_processes_that_send_one_message_each() {
-    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, SIZE as u32);
     let mut poller = Child::run(|| {
         std::mem::forget(place.open("/q").pollable().unwrap().try_clone_to_owned());
         0
@@ -70,7 +72,7 @@ fn a_killed_poller_is_forgotten_by_processes_that_send_one_message_each() {
 
 #[test]
 fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
-    let place = Place::new();
+    let place = Place::in_turn();
     let one = place.create("/q", 4, SIZE as u32);
     let two = place.open("/q");
     one.pollable().unwrap();
@@ -93,7 +95,7 @@ fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
 
 #[test]
 fn another_user_that_fills_or_empties_the_fifo_stops_no_process() {
-    let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 2, SIZE as u32);
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let stranger = descriptor.try_clone_to_owned().unwrap();
     let mut random = Random::new(7);
@@ -124,7 +126,7 @@ fn another_user_that_fills_or_empties_the_fifo_stops_no_process() {
 
 #[test]
 fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
-    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, SIZE as u32);
     let poller = place.open("/q");
     let descriptor = poller.pollable().unwrap();
     let before = descriptors(&place);
@@ -149,7 +151,7 @@ fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
 
 #[test]
 fn what_a_sender_without_a_descriptor_could_not_show_the_next_one_does() {
-    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
     let bell = queue.pollable().unwrap();
     let mut blind = Child::run(|| {
         let queue = place.open("/q");
@@ -166,7 +168,7 @@ fn what_a_sender_without_a_descriptor_could_not_show_the_next_one_does() {
 
 #[test]
 fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
-    let (_place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
+    let (_place, queue) = Place::in_turn().with_queue("/q", 4, SIZE as u32);
     let number = std::os::fd::AsRawFd::as_raw_fd(&queue.pollable().unwrap());
     send_and_receive(&queue, 1);
     let file = tempfile::tempfile().unwrap();
@@ -217,7 +219,7 @@ fn spares() -> Vec<i32> {
 
 #[test]
 fn a_program_that_closed_the_ends_of_the_packet_pipes_is_notified_all_the_same() {
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut child = Child::run(|| {
         let queue = place.create("/q", 4, SIZE as u32);
         let descriptor = queue.pollable_with(Edges::All).unwrap();
@@ -271,7 +273,7 @@ fn watched(place: &Place) -> u32 {
 
 #[test]
 fn a_sender_that_found_no_doorbell_notifies_the_next_poller() {
-    let place = Place::new();
+    let place = Place::in_turn();
     place.create("/q", 4, SIZE as u32);
     leave_a_doorbell_that_is_swept(&place);
     let sender = place.open("/q");
@@ -288,7 +290,7 @@ fn a_sender_that_found_no_doorbell_notifies_the_next_poller() {
 
 #[test]
 fn a_receiver_that_found_no_doorbell_notifies_the_next_poller_of_room() {
-    let (place, queue) = Place::new().with_queue("/q", 1, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 1, SIZE as u32);
     leave_a_doorbell_that_is_swept(&place);
     queue.send(b"1", 0).unwrap();
     let poller = place.open("/q");
@@ -303,7 +305,7 @@ fn a_receiver_that_found_no_doorbell_notifies_the_next_poller_of_room() {
 
 #[test]
 fn what_is_shown_is_right_after_a_doorbell_was_swept() {
-    let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 2, SIZE as u32);
     queue.send(b"1", 0).unwrap();
     leave_a_doorbell_that_is_swept(&place);
     // Each change is made by a process that used the removed doorbell.
@@ -338,7 +340,7 @@ fn lasting_poller(place: &Place) -> Child {
 
 #[test]
 fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
-    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, SIZE as u32);
     // `known` already has the doorbell open. Another handle has to search for the doorbell.
     let known = place.open("/q");
     for knows in [true, false] {
@@ -356,7 +358,7 @@ fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
 
 #[test]
 fn a_process_that_rings_rarely_finds_out_that_no_process_polls() {
-    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, SIZE as u32);
     let mut poller = lasting_poller(&place);
     send_and_receive(&queue, 1);
     poller.kill();
@@ -368,7 +370,7 @@ fn a_process_that_rings_rarely_finds_out_that_no_process_polls() {
 
 #[test]
 fn a_poller_that_is_notified_of_a_false_level_repairs_the_doorbell() {
-    let (_place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
+    let (_place, queue) = Place::in_turn().with_queue("/q", 2, SIZE as u32);
     let descriptor = queue.pollable().unwrap();
     let other = descriptor.try_clone_to_owned().unwrap();
     // Fills the FIFO with packets of several lengths: the FIFO reports messages that do not exist.
@@ -398,7 +400,7 @@ fn a_poller_that_is_notified_of_a_false_level_repairs_the_doorbell() {
 #[test]
 fn processes_that_begin_to_poll_at_the_same_time_hinder_one_another_in_nothing() {
     const ROUNDS: usize = 2000;
-    let place = Place::new();
+    let place = Place::in_turn();
     let pollers: Vec<Child> = (0..4)
         .map(|number| {
             let place = &place;
@@ -442,7 +444,7 @@ fn poll_some(place: &Place, messages: u64, end: u64, acknowledge: &OwnedFd) -> i
 
 #[test]
 fn every_message_is_notified_though_pollers_come_and_go() {
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut queue = place.create("/q", 4, SIZE as u32);
     let (acknowledged, acknowledge) = rustix::pipe::pipe().unwrap();
     let mut random = Random::new(11);
