@@ -5,7 +5,7 @@ mod support;
 use rustix::event::PollFlags;
 use std::time::{Duration, Instant, SystemTime};
 use support::child::{Child, Exit};
-use support::due::{LAG, TIMES, by_time, until_all_are_due};
+use support::due::{LAG, TIMES, by_time, in_time, until_all_are_due};
 use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
@@ -27,19 +27,24 @@ fn received(queue: &Queue) -> Vec<u8> {
 
 #[test]
 fn a_message_that_is_returned_for_later_does_not_block_younger_ones() {
-    let (_place, queue) = Place::new().with_queue("/q", 3, 8);
-    queue.try_send(b"first", 5).unwrap();
-    queue.try_send(b"second", 5).unwrap();
-    let job = queue.try_receive_lease().unwrap();
-    let begin = Instant::now();
-    job.return_after(DELAY).unwrap();
-    assert_eq!(counts(&queue), (1, 0, 1), "it came too early");
+    let (_place, queue, begin, delay, seen, others) = in_time(DELAY, |delay| {
+        let (place, queue) = Place::new().with_queue("/q", 3, 8);
+        queue.try_send(b"first", 5).unwrap();
+        queue.try_send(b"second", 5).unwrap();
+        let job = queue.try_receive_lease().unwrap();
+        let begin = Instant::now();
+        job.return_after(delay).unwrap();
+        let seen = counts(&queue);
+        let second = queue.try_receive_vec().unwrap().data;
+        queue.try_send(b"third", 5).unwrap();
+        let others = [second, received(&queue)];
+        (begin, (place, queue, begin, delay, seen, others))
+    });
+    assert_eq!(seen, (1, 0, 1), "it came too early");
+    assert_eq!(others, [b"second".to_vec(), b"third".to_vec()]);
     assert_eq!(queue.status().statistics.returned, 1);
-    assert_eq!(queue.try_receive_vec().unwrap().data, b"second");
-    queue.try_send(b"third", 5).unwrap();
-    assert_eq!(received(&queue), b"third");
     let job = queue.receive_lease_timeout(STUCK).unwrap();
-    assert!(begin.elapsed() >= DELAY);
+    assert!(begin.elapsed() >= delay);
     assert_eq!((job.to_vec(), job.deliveries()), (b"first".to_vec(), 2));
     job.acknowledge().unwrap();
     assert_eq!(counts(&queue), (0, 0, 0));
@@ -80,23 +85,29 @@ fn a_message_that_comes_back_has_its_old_place() {
 
 #[test]
 fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
-    let (place, queue) = Place::new().with_queue("/q", 2, 8);
-    let begin = Instant::now();
-    queue.send_after(b"later", 5, DELAY).unwrap();
-    queue.try_send(b"now", 5).unwrap();
-    assert_eq!(counts(&queue), (1, 0, 1));
-    let diagnosis = umsg::posix::diagnose(&place.namespace, "/q").unwrap();
+    let (_place, queue, begin, delay, (seen, diagnosis, sent, got)) = in_time(DELAY, |delay| {
+        let (place, queue) = Place::new().with_queue("/q", 2, 8);
+        let begin = Instant::now();
+        queue.send_after(b"later", 5, delay).unwrap();
+        queue.try_send(b"now", 5).unwrap();
+        let seen = counts(&queue);
+        let diagnosis = umsg::posix::diagnose(&place.namespace, "/q").unwrap();
+        let sent = queue.try_send(b"full", 5);
+        let got = (received(&queue), queue.try_receive_vec());
+        let seen = (seen, diagnosis, sent, got);
+        (begin, (place, queue, begin, delay, seen))
+    });
+    assert_eq!(seen, (1, 0, 1));
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
-    assert_eq!(queue.try_send(b"full", 5), Err(SendError::Full));
+    assert_eq!(sent, Err(SendError::Full));
+    assert_eq!(got, (b"now".to_vec(), Err(ReceiveError::Empty)));
+    // A blocked receiver wakes up for the delayed message.
+    assert_eq!(received(&queue), b"later");
+    assert!(begin.elapsed() >= delay);
     assert_eq!(
         queue.send_after(b"x", 32_768, DELAY).unwrap_err(),
         SendError::PriorityTooHigh
     );
-    assert_eq!(received(&queue), b"now");
-    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
-    // A blocked receiver wakes up for the delayed message.
-    assert_eq!(received(&queue), b"later");
-    assert!(begin.elapsed() >= DELAY);
     queue.try_send(b"a", 0).unwrap();
     queue.try_send(b"b", 0).unwrap();
     assert_eq!(queue.try_send(b"full", 0), Err(SendError::Full));
@@ -204,21 +215,25 @@ fn expect_within(time: SystemTime, [begin, end]: [SystemTime; 2], later: Duratio
 
 #[test]
 fn a_delayed_message_shows_its_send_and_its_due_time() {
-    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     let long = LONG;
-    let ((), of_later) = timed(|| queue.send_after(b"later", 5, long).unwrap());
-    let ((), of_soon) = timed(|| queue.send_after(b"soon", 5, DELAY).unwrap());
-    let delayed = queue.delayed_messages(9).unwrap();
+    let (_place, queue, delay, of_later, of_soon, [delayed, first]) = in_time(DELAY, |delay| {
+        let (place, queue) = Place::new().with_queue("/q", 4, 8);
+        let ((), of_later) = timed(|| queue.send_after(b"later", 5, long).unwrap());
+        let begin = Instant::now();
+        let ((), of_soon) = timed(|| queue.send_after(b"soon", 5, delay).unwrap());
+        let delayed = [9, 1].map(|most| queue.delayed_messages(most).unwrap());
+        (begin, (place, queue, delay, of_later, of_soon, delayed))
+    });
     let data: Vec<_> = delayed.iter().map(|peeked| &peeked.data[..]).collect();
     assert_eq!(data, [&b"soon"[..], b"later"]);
-    assert_eq!(queue.delayed_messages(1).unwrap(), delayed[..1]);
+    assert_eq!(first, delayed[..1]);
     expect_within(delayed[1].sent, of_later, Duration::ZERO);
     expect_within(delayed[1].due.unwrap(), of_later, long);
     // The delivery time has come, and the times of the message are still the same.
     assert!(wait_until(STUCK, || queue.peek(0).unwrap().is_some()));
     let shown = queue.peek(0).unwrap().unwrap();
     expect_within(shown.sent, of_soon, Duration::ZERO);
-    expect_within(shown.due.unwrap(), of_soon, DELAY);
+    expect_within(shown.due.unwrap(), of_soon, delay);
     assert_eq!(queue.delayed_messages(9).unwrap().len(), 1);
     let lease = queue.try_receive_lease().unwrap();
     expect_within(lease.sent(), of_soon, Duration::ZERO);
@@ -338,11 +353,15 @@ fn a_message_for_later_outlives_its_sender() {
 
 #[test]
 fn a_delayed_message_comes_before_the_end_of_a_closed_queue() {
-    let (_place, queue) = Place::new().with_queue("/q", 2, 8);
-    queue.send_after(b"later", 0, DELAY).unwrap();
-    queue.close_send().unwrap();
+    let (_place, queue, before) = in_time(DELAY, |delay| {
+        let (place, queue) = Place::new().with_queue("/q", 2, 8);
+        let begin = Instant::now();
+        queue.send_after(b"later", 0, delay).unwrap();
+        queue.close_send().unwrap();
+        let before = queue.try_receive_vec();
+        (begin, (place, queue, before))
+    });
     assert_eq!(queue.send_after(b"no", 0, DELAY), Err(SendError::Closed));
-    let before = queue.try_receive_vec();
     assert_eq!(
         before,
         Err(ReceiveError::Empty),
@@ -437,15 +456,12 @@ fn a_poller_is_told_when_a_delayed_message_is_due() {
     queue.try_send(b"job", 0).unwrap();
     for later in [false, true] {
         assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
-        match later {
-            false => drop(queue.try_receive_lease().unwrap()),
-            true => queue
-                .try_receive_lease()
-                .unwrap()
-                .return_after(DELAY)
-                .unwrap(),
-        }
+        let lease = queue.try_receive_lease().unwrap();
         let begin = Instant::now();
+        match later {
+            false => drop(lease),
+            true => lease.return_after(DELAY).unwrap(),
+        }
         // A process with a helper thread for delivery times is not woken before the delivery time of a message.
         assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
         assert!(begin.elapsed() >= DELAY);
@@ -463,15 +479,23 @@ fn a_poller_is_told_when_a_delayed_message_is_due() {
 
 #[test]
 fn a_poller_learns_of_messages_that_are_delayed_after_its_poll_began() {
-    let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
-    let descriptor = queue.pollable().unwrap();
-    assert!(!is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
-    let other = place.open("/q");
-    other.send_after(b"later", 0, DELAY).unwrap();
+    let (place, queue, is_ready, received) = in_time(DELAY, |delay| {
+        let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
+        let descriptor = queue.pollable().unwrap();
+        let is_ready = || is_ready_within(Duration::ZERO, descriptor, PollFlags::IN);
+        let before = is_ready();
+        let begin = Instant::now();
+        place.open("/q").send_after(b"later", 0, delay).unwrap();
+        let sent = is_ready();
+        let received = queue.try_receive_vec();
+        let ready = [before, sent, is_ready()];
+        (begin, (place, queue, ready, received))
+    });
     // The first delayed message wakes the poller once, although there is nothing to receive.
-    assert!(is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
-    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
-    assert!(!is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
+    assert_eq!(is_ready, [false, true, false]);
+    assert_eq!(received, Err(ReceiveError::Empty));
+    let descriptor = queue.pollable().unwrap();
+    let other = place.open("/q");
     assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
     assert_eq!(queue.try_receive_vec().unwrap().data, b"later");
     // From now on a helper thread waits for the delivery times, and nothing wakes the poller too early.
