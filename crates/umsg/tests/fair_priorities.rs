@@ -6,8 +6,9 @@ mod support;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
+use support::due::in_time;
 use support::place::Place;
 use support::wait_until;
 use umsg::posix::{OnFull, Queue, Received};
@@ -88,18 +89,23 @@ fn receivers_that_wait_get_messages_in_turns() {
 
 #[test]
 fn what_expires_has_no_turn() {
-    let place = Place::new();
-    let mut options = place.options(10, 8);
-    let time_to_live = Duration::from_millis(100);
-    options.fair_priorities(1).time_to_live(time_to_live);
-    let queue = options.open("/q").unwrap();
-    queue.try_send(b"", 1).unwrap();
-    std::thread::sleep(time_to_live * 2);
-    for priority in [URGENT, URGENT, URGENT, 2, 2] {
-        queue.try_send(b"", priority).unwrap();
-    }
-    assert_eq!(priorities(&queue, 5), [URGENT, 2, URGENT, 2, URGENT]);
-    assert_eq!(queue.status().statistics.expired, 1);
+    let (order, expired) = in_time(Duration::from_millis(100), |time_to_live| {
+        let place = Place::new();
+        let mut options = place.options(10, 8);
+        options.fair_priorities(1).time_to_live(time_to_live);
+        let queue = options.open("/q").unwrap();
+        queue.try_send(b"", 1).unwrap();
+        std::thread::sleep(time_to_live * 2);
+        let begin = Instant::now();
+        for priority in [URGENT, URGENT, URGENT, 2, 2] {
+            queue.try_send(b"", priority).unwrap();
+        }
+        let receive = || Some(queue.try_receive_vec().ok()?.priority);
+        let order: Vec<_> = std::iter::from_fn(receive).collect();
+        (begin, (order, queue.status().statistics.expired))
+    });
+    assert_eq!(order, [URGENT, 2, URGENT, 2, URGENT]);
+    assert_eq!(expired, 1);
 }
 
 #[test]
