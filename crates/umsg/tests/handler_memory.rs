@@ -8,10 +8,12 @@ mod support;
 
 use chaos::journal::How;
 use chaos::poll_readable;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
+use support::due::in_time;
 use support::place::Place;
 use support::shared::Shared;
 use support::wait_until;
@@ -144,17 +146,24 @@ extern "C" fn receive(_: libc::c_int) {
 
 #[test]
 fn a_call_of_a_handler_starts_no_helper_and_the_next_call_does() {
-    let (place, mut queue) = Place::new().with_queue("/q", 4, 8);
-    POLLED.store(&raw mut queue, SeqCst);
-    let descriptor = queue.pollable().unwrap();
-    let delay = Duration::from_millis(100);
-    place.open("/q").send_after(b"later", 0, delay).unwrap();
-    // SAFETY: the handler makes only calls that are permitted in handlers, and the signal goes to this thread.
-    unsafe {
-        let handler = receive as extern "C" fn(libc::c_int);
-        libc::signal(libc::SIGUSR1, handler as libc::sighandler_t);
-        libc::raise(libc::SIGUSR1);
-    }
+    // The handler must not receive the message, so the handler has to run before the delivery time.
+    let (_place, queue, descriptor) = in_time(Duration::from_millis(100), |delay| {
+        let (place, queue) = Place::new().with_queue("/q", 4, 8);
+        let mut queue = Box::new(queue);
+        POLLED.store(&raw mut *queue, SeqCst);
+        let descriptor = queue.pollable().unwrap().as_raw_fd();
+        let begin = Instant::now();
+        place.open("/q").send_after(b"later", 0, delay).unwrap();
+        // SAFETY: the handler makes only calls that are permitted in handlers, and the signal goes to this thread.
+        unsafe {
+            let handler = receive as extern "C" fn(libc::c_int);
+            libc::signal(libc::SIGUSR1, handler as libc::sighandler_t);
+            libc::raise(libc::SIGUSR1);
+        }
+        (begin, (place, queue, descriptor))
+    });
+    // SAFETY: the queue has the descriptor open.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
     assert_eq!(BLOCKS.load(SeqCst), 0, "blocks of malloc's");
     let mut room = [0; 8];
     // If the delivery time has passed already, the receive succeeds without a poll.
