@@ -4,8 +4,9 @@
 
 mod support;
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use support::child::{Child, Exit};
+use support::due::in_time;
 use support::place::Place;
 use umsg::posix::{Queue, ReceiveError};
 use umsg_shm::crash::step_realtime;
@@ -118,17 +119,22 @@ fn a_timed_receive_ends_when_the_clock_is_set_past_its_deadline() {
 fn a_timed_receive_goes_on_when_the_clock_is_set_back() {
     let (_place, queue) = queue(None);
     in_child("a receive that waits", || {
-        step_realtime(DAY);
         std::thread::scope(|scope| {
-            let deadline = SystemTime::now() + Duration::from_nanos(DAY as u64) + 10 * SHORT;
-            let waiting =
-                scope.spawn(move || (queue.receive_deadline(&mut [0; 64], deadline), queue));
-            std::thread::sleep(SHORT);
-            step_realtime(0);
-            std::thread::sleep(15 * SHORT);
+            let queue = &queue;
+            let (waiting, time) = in_time(10 * SHORT, |time| {
+                step_realtime(DAY);
+                let begin = Instant::now();
+                let deadline = SystemTime::now() + Duration::from_nanos(DAY as u64) + time;
+                let waiting = scope.spawn(move || queue.receive_deadline(&mut [0; 64], deadline));
+                std::thread::sleep(SHORT);
+                // If this step comes too late, the receive times out now or at the first step of the next attempt.
+                step_realtime(0);
+                (begin, (waiting, time))
+            });
+            std::thread::sleep(time + time / 2);
             assert!(!waiting.is_finished());
             step_realtime(2 * DAY);
-            let (ended, _queue) = waiting.join().unwrap();
+            let ended = waiting.join().unwrap();
             assert!(matches!(ended, Err(ReceiveError::TimedOut)), "{ended:?}");
         });
     });
