@@ -120,9 +120,13 @@ impl Round<'_> {
         self.record.begin();
         let mut victims: [Child; VICTIMS] = std::array::from_fn(|role| self.victim(role));
         let pids: [i32; VICTIMS] = std::array::from_fn(|role| victims[role].pid());
-        let is_there = wait_until(PATIENCE, || self.face.file(&self.place).is_some());
+        let mut file = None;
+        let is_there = wait_until(PATIENCE, || {
+            file = self.face.file(&self.place);
+            file.is_some()
+        });
         assert!(is_there, "no victim made anything");
-        let file = self.face.file(&self.place).expect("a file");
+        let file = file.expect("a file");
         let mut attacker = self.attacker(&file, manner, &pids);
         let mut watchdog = Watchdog::new(pids);
         let begun = Instant::now();

@@ -1,6 +1,7 @@
 //! A process that may open a queue's file for writing, and does as much damage as it can.
 
-use super::support::Random;
+use super::PATIENCE;
+use super::support::{Random, wait_until};
 use super::watch::Record;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -46,8 +47,14 @@ impl<'a> Vandal<'a> {
         record: &'a Record,
         random: Random,
     ) -> Vandal<'a> {
-        let file = File::options().read(true).write(true).open(path);
-        let file = file.expect("a file that its users may write");
+        // The victim that owns a ring removes it and creates it anew, so there may be no file for a moment.
+        let mut file = None;
+        let is_open = wait_until(PATIENCE, || {
+            file = File::options().read(true).write(true).open(path).ok();
+            file.is_some()
+        });
+        assert!(is_open, "no file that its users may write");
+        let file = file.expect("a file");
         let len = file.metadata().expect("metadata").len() as usize;
         let mut pids: Vec<u32> = pids.iter().map(|&pid| pid as u32).collect();
         pids.push(std::process::id());
