@@ -541,10 +541,18 @@ fn a_queue_beyond_its_capacity_after_a_withdrawn_offer_is_healthy() {
     });
     let is_blocked = || queue.status().blocked_receivers == 1;
     assert!(wait_until(PATIENCE, is_blocked));
-    // The receiver sleeps for half a slice more, and then keeps no lock.
-    std::thread::sleep(Duration::from_millis(50));
-    receiver.signal(libc::SIGSTOP);
-    receiver.expect_to_stop("the receiver");
+    // A receiver has a lock for a moment at the end of each slice, and a stopped one would keep it.
+    let is_stopped_without_lock = || {
+        receiver.signal(libc::SIGSTOP);
+        receiver.expect_to_stop("the receiver");
+        let locks = diagnose(&place).locks;
+        let is_free = locks.iter().all(|lock| lock.owner == Owner::Nobody);
+        if !is_free {
+            receiver.signal(libc::SIGCONT);
+        }
+        is_free
+    };
+    assert!(wait_until(PATIENCE, is_stopped_without_lock));
     // The first message is offered to the stopped receiver, and so leaves room for two more.
     for message in [b"1", b"2", b"3"] {
         queue.try_send(message, 0).unwrap();
