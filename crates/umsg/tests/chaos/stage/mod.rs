@@ -214,10 +214,7 @@ impl<'a, K: Kind> Stage<'a, K> {
 
         if alone {
             self.expect_progress(died_at, &what, figures);
-            let first = &self.journal.roles[BYSTANDER].first_after_mark;
-            first.store(0, SeqCst);
         }
-        self.journal.mark.store(now(), SeqCst);
         self.run_newcomer(&what, figures);
         self.end_bystander(&mut bystander, &what, figures);
         K::judge(self, &death, &what);
@@ -323,17 +320,24 @@ impl<'a, K: Kind> Stage<'a, K> {
         let kind = self.scenario.bystander;
         let go = u32::from(kind == Bystander::Idle);
         self.journal.roles[BYSTANDER].go.store(go, SeqCst);
-        let mut newcomer = self.process(NEWCOMER, |worker| match kind {
-            Bystander::Idle => use_both_ways(worker),
-            Bystander::Receives => {
-                for _ in 0..2 {
-                    let sent = worker.put(How::Within(STUCK), K::WANTED, 40);
-                    sent.expect("room");
+        // The newcomer sets the mark, because it may start late on a busy machine, which is no stall of the bystander.
+        self.journal.mark.store(0, SeqCst);
+        let first = &self.journal.roles[BYSTANDER].first_after_mark;
+        first.store(0, SeqCst);
+        let mut newcomer = self.process(NEWCOMER, |worker| {
+            self.journal.mark.store(now(), SeqCst);
+            match kind {
+                Bystander::Idle => use_both_ways(worker),
+                Bystander::Receives => {
+                    for _ in 0..2 {
+                        let sent = worker.put(How::Within(STUCK), K::WANTED, 40);
+                        sent.expect("room");
+                    }
                 }
-            }
-            Bystander::Sends | Bystander::SendsBatches => {
-                for _ in 0..2 {
-                    worker.take(How::Within(STUCK), None).expect("a message");
+                Bystander::Sends | Bystander::SendsBatches => {
+                    for _ in 0..2 {
+                        worker.take(How::Within(STUCK), None).expect("a message");
+                    }
                 }
             }
         });
