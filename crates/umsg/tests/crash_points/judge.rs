@@ -3,7 +3,7 @@
 use super::acts::any;
 use super::stage::Stage;
 use crate::chaos::journal::{How, SHORTEST};
-use crate::chaos::killing::{BYSTANDER, OBSERVER, STALL, VICTIM};
+use crate::chaos::killing::{BYSTANDER, OBSERVER, STUCK, VICTIM};
 use crate::chaos::stage::Death;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
@@ -14,7 +14,7 @@ impl Stage<'_> {
     /// Makes all processes notice that dead receivers are dead, and receives the messages that were offered to them.
     fn take_offers_back(&self, what: &str) {
         let mut actor = self.worker(OBSERVER);
-        let is_done = wait_until(STALL, || {
+        let is_done = wait_until(STUCK, || {
             let _ = actor.send(How::Try, 0, 4);
             std::thread::sleep(Duration::from_millis(105));
             while actor.receive(How::Try).is_ok() {}
@@ -38,7 +38,7 @@ impl Stage<'_> {
             self.take_offers_back(what);
         }
         // A query first takes the messages of dead holders back, unless the same query was made within the last tick.
-        let returned = wait_until(STALL, || {
+        let returned = wait_until(STUCK, || {
             let attributes = self.queue.attributes();
             attributes.leased + attributes.reserved == 0
         });
