@@ -2,9 +2,14 @@
 
 use super::*;
 use crate::support::child::stop;
+use crate::support::now;
+use std::sync::atomic::AtomicU64;
 
 /// The time for which several processes repeat the same work as fast as they can.
 const HAMMERED: Duration = Duration::from_millis(700);
+
+/// The time for which the last user of a queue waits for an inspection: 20 times 50 microseconds.
+const INSPECTED: u64 = 1_000_000;
 
 /// Opens or creates the queue, fails unless every other process would find the same queue, and closes it.
 fn share(place: &Place) {
@@ -45,23 +50,30 @@ fn an_inspection_keeps_no_last_user_from_removing_a_queue() {
     let place = Place::in_turn();
     let file = place.path().join("mq/q/queue");
     let end = Instant::now() + HAMMERED;
+    // The time at which the current inspection began; 0 for none.
+    let begun = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while Instant::now() < end {
                 // Imitates a call of `stale_files` that the scheduler interrupts.
                 if let Ok(file) = File::open(&file) {
+                    begun.store(now(), Ordering::SeqCst);
                     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
                     std::thread::sleep(Duration::from_micros(50));
                 }
+                begun.store(0, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
         let mut left = 0;
         while Instant::now() < end {
             drop(create(&place));
-            left += u32::from(file.exists());
+            let begun = begun.load(Ordering::SeqCst);
+            // On a busy machine, the thread that inspects a queue may be interrupted for so long that many queues are left.
+            let is_long = begun != 0 && now().saturating_sub(begun) > INSPECTED;
+            left += u32::from(!is_long && file.exists());
         }
-        // Some queues are left if the process that inspects them is interrupted for long.
+        // Each such interruption leaves at most one queue that is counted, because the inspection ends before the check.
         assert!(left <= 5, "{left} queues that no process had open");
     });
     expect_gone(&place);
