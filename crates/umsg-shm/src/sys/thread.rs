@@ -258,7 +258,8 @@ mod real {
         /// The number of notification signals that the process had raised when the thread last made the kernel deliver pending signals; see
         /// `umsg::notification`.
         pub raised: Cell<u32>,
-        /// True while the thread is in a receiver of reports; see [`crate::report`]. A forked child keeps the mark, and returns from the receiver, too.
+        /// True while the thread is in a receiver of reports; see [`crate::report`]. A forked child keeps the mark, and returns from the receiver,
+        /// too.
         pub(crate) tells: Cell<bool>,
         /// True if the thread notes and delivers no reports; see [`crate::report::mute_thread`]. A forked child keeps the mark.
         pub(crate) muted: Cell<bool>,

@@ -12,7 +12,7 @@ pub const LAG: Duration = Duration::from_millis(20);
 /// The delivery times of the messages, in milliseconds after a common begin, in the order of the sends. Many are equal.
 pub const TIMES: [u64; 14] = [5, 0, 7, 0, 3, 5, 1, 3, 0, 9, 1, 7, 2, 5];
 
-/// Calls `act` with a time, until `act` ends before this time is over. On a busy machine, repeats with longer times. `act` returns the moment at which
+/// Calls `act` with a time, until `act` ends before this time is over. On a busy machine, repeats with longer times. `act` returns the moment when
 /// the time begins, and the result. A result counts only if the time was not over yet.
 pub fn in_time<T>(first: Duration, mut act: impl FnMut(Duration) -> (Instant, T)) -> T {
     for time in [first, 10 * first, 100 * first] {
