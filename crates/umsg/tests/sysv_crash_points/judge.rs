@@ -3,7 +3,7 @@
 use super::acts::{any, status};
 use super::stage::{QBYTES, Stage, WANTED};
 use crate::chaos::journal::{How, SHORTEST};
-use crate::chaos::killing::{OBSERVER, STALL};
+use crate::chaos::killing::{OBSERVER, STUCK};
 use crate::chaos::stage::Death;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
@@ -19,7 +19,7 @@ impl Stage<'_> {
 
     pub(super) fn judge(&self, death: &Death, what: &str) {
         // A query of the status first returns the messages of dead holders to the queue, unless the same query was made within the last tick.
-        let returned = wait_until(STALL, || status(&self.queue).leased == 0);
+        let returned = wait_until(STUCK, || status(&self.queue).leased == 0);
         assert!(returned, "{what}: held by the dead for good");
         let before = status(&self.queue);
         let entry = before.entry;
@@ -46,7 +46,7 @@ impl Stage<'_> {
     /// Returns the number of missing messages.
     fn settle(&self, losses: usize, what: &str) -> usize {
         let mut clerk = self.worker(OBSERVER);
-        let is_done = wait_until(STALL, || {
+        let is_done = wait_until(STUCK, || {
             if self.blocked().1 != 0 {
                 let _ = clerk.send(How::Try, WANTED, SHORTEST);
                 std::thread::sleep(Duration::from_millis(105));
