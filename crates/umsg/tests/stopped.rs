@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use support::child::{Child, Exit, let_calls_be_interrupted, stop};
 use support::place::Place;
 use support::wait_until;
+use umsg::diagnosis::{Lock, Owner};
 use umsg::posix::{self, Queue, ReceiveError, SendError};
 use umsg::sysv::{self, Want};
 use umsg_shm::crash;
@@ -115,38 +116,70 @@ fn calls_beside_a_stopped_user_of_a_system_v_queue_return_in_time() {
     assert_eq!(queue.try_receive(Want::Any, &mut [0; 8]).unwrap().len, 5);
 }
 
-/// Blocks a child in `receive`, and stops it. `offer` sends the message that the child gets, and waits until the offer is withdrawn. Then a signal
-/// interrupts the child's call.
+/// The messages that other processes receive after the offer is withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Taken {
+    None,
+    All,
+}
+
+/// Blocks a child in `receive`, and stops it without a lock of the queue. `offer` sends the message that the child gets, and waits until the offer is
+/// withdrawn. Then a signal interrupts the child's call. `receive` returns None if its error is EINTR.
 fn interrupt_after_a_withdrawn_offer(
-    receive: impl FnOnce() -> Vec<u8>,
+    expected: Option<&[u8]>,
+    receive: impl FnOnce() -> Option<Vec<u8>>,
     is_blocked: impl Fn() -> bool,
+    has_lock: impl Fn(u32) -> bool,
     offer: impl FnOnce(),
 ) {
     let mut receiver = Child::run(|| {
         let_calls_be_interrupted();
-        i32::from(receive() != b"first")
+        i32::from(receive().as_deref() != expected)
     });
     assert!(wait_until(PATIENCE, is_blocked));
-    // The receiver sleeps for half a slice more, and then keeps no lock.
-    std::thread::sleep(Duration::from_millis(50));
-    receiver.signal(libc::SIGSTOP);
-    receiver.expect_to_stop("the receiver");
+    let pid = receiver.pid().cast_unsigned();
+    // The receiver has the lock for a moment at the end of each slice.
+    let is_stopped_without_lock = || {
+        std::thread::sleep(Duration::from_millis(50));
+        receiver.signal(libc::SIGSTOP);
+        receiver.expect_to_stop("the receiver");
+        let has_lock = has_lock(pid);
+        if has_lock {
+            receiver.signal(libc::SIGCONT);
+        }
+        !has_lock
+    };
+    assert!(wait_until(PATIENCE, is_stopped_without_lock));
     offer();
     receiver.signal(libc::SIGUSR1);
     receiver.signal(libc::SIGCONT);
     receiver.expect(Exit::Code(0), "the receiver");
 }
 
-#[test]
-fn a_signal_ends_no_receive_whose_message_was_put_back() {
+/// Returns whether a process owns one of these locks.
+fn owns_one(locks: &[Lock], pid: u32) -> bool {
+    let is_its = |lock: &Lock| matches!(&lock.owner, Owner::Thread(who) if who.pid == pid);
+    locks.iter().any(is_its)
+}
+
+fn interrupt_a_posix_receive(taken: Taken) {
     let (place, queue) = Place::in_turn().with_queue("/q", 1, 8);
+    let expected = match taken {
+        Taken::None => Some(&b"first"[..]),
+        Taken::All => None,
+    };
     interrupt_after_a_withdrawn_offer(
+        expected,
         || {
             let queue = place.open("/q");
             queue.set_waiting(posix::Waiting::Blocking);
-            queue.receive_vec().unwrap().data
+            match queue.receive_vec() {
+                Err(ReceiveError::Interrupted) => None,
+                received => Some(received.unwrap().data),
+            }
         },
         || queue.status().blocked_receivers == 1,
+        |pid| owns_one(&posix::diagnose(&place.namespace, "/q").unwrap().locks, pid),
         || {
             queue.try_send(b"first", 0).unwrap();
             queue.try_send(b"second", 0).unwrap();
@@ -157,28 +190,64 @@ fn a_signal_ends_no_receive_whose_message_was_put_back() {
                 queue.attributes().messages == 2
             };
             assert!(wait_until(PATIENCE, is_withdrawn));
+            if taken == Taken::All {
+                assert_eq!(count(&queue), 2);
+            }
         },
     );
-    assert_eq!(queue.try_receive_vec().unwrap().data, b"second");
+    let left = usize::from(taken == Taken::None);
+    assert_eq!(count(&queue), left);
     assert!(!queue.status().damaged);
 }
 
 #[test]
-fn a_signal_ends_no_receive_of_a_system_v_queue_whose_message_was_put_back() {
+fn a_signal_ends_no_receive_whose_message_was_put_back() {
+    interrupt_a_posix_receive(Taken::None);
+}
+
+#[test]
+fn a_signal_ends_a_receive_whose_message_was_put_back_and_taken_by_another() {
+    interrupt_a_posix_receive(Taken::All);
+}
+
+fn interrupt_a_system_v_receive(taken: Taken) {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
+    let expected = match taken {
+        Taken::None => Some(&b"first"[..]),
+        Taken::All => None,
+    };
     interrupt_after_a_withdrawn_offer(
+        expected,
         || {
             let queue = place.open_sysv(KEY);
             queue.set_waiting(posix::Waiting::Blocking);
-            queue.receive_vec(Want::Any).unwrap().data
+            match queue.receive_vec(Want::Any) {
+                Err(sysv::ReceiveError::Interrupted) => None,
+                received => Some(received.unwrap().data),
+            }
         },
         || queue.status().unwrap().blocked_receivers == 1,
+        |pid| owns_one(&sysv::diagnose(&place.namespace, KEY).unwrap().locks, pid),
         || {
             queue.try_send(1, b"first").unwrap();
             // Each call withdraws offers that are too old.
             let is_withdrawn = || queue.status().unwrap().entry.messages == 1;
             assert!(wait_until(PATIENCE, is_withdrawn));
+            if taken == Taken::All {
+                assert!(queue.try_receive(Want::Any, &mut [0; 8]).is_ok());
+            }
         },
     );
-    assert!(!queue.status().unwrap().damaged);
+    let status = queue.status().unwrap();
+    assert_eq!((status.entry.messages, status.damaged), (0, false));
+}
+
+#[test]
+fn a_signal_ends_no_receive_of_a_system_v_queue_whose_message_was_put_back() {
+    interrupt_a_system_v_receive(Taken::None);
+}
+
+#[test]
+fn a_signal_ends_a_receive_of_a_system_v_queue_whose_message_was_put_back_and_taken_by_another() {
+    interrupt_a_system_v_receive(Taken::All);
 }

@@ -297,18 +297,14 @@ impl Engine {
         }
         let is_withdrawn = List::of(node) == List::None;
         Waiters::of(self.segment()).remove(receiving, node)?;
-        if is_withdrawn {
-            // This thread was served, but could not run for so long that the offer was withdrawn. It tries again before it reports a signal or its
-            // deadline, because the message may still be in the queue.
-            return Err(Refused::NotNow);
-        }
         if end == End::Abandoned {
             // The stream seemed to be at its end. This attempt gives the right result even if the state has changed.
             return receipt.take(taker, wakes);
         }
         self.segment().fixed().counters.count(Event::GivenUp);
-        // If a lease has expired or is orphaned, its end may give this receiver a message now.
-        if end == End::TimedOut && self.may_reclaim() {
+        // The node is in no list if an offer to this thread was withdrawn, because the thread did not run for a slice. Its message may still be in the
+        // queue. If a lease has expired or is orphaned, its end may give this receiver a message now.
+        if is_withdrawn || (end == End::TimedOut && self.may_reclaim()) {
             return match receipt.take(taker, wakes) {
                 Err(Refused::NotNow) => Err(self.refusal(end)),
                 other => other,

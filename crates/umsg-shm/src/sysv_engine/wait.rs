@@ -40,6 +40,8 @@ pub struct Call<'a> {
     heeds_end: bool,
     /// The ticket of an earlier wait of this call; 0 for none. With this ticket, the call keeps its place among the waiters.
     ticket: Cell<u64>,
+    /// True if a signal has interrupted a wait of this call, and the call makes one more attempt.
+    is_interrupted: Cell<bool>,
     /// The word that the thread had named to the kernel before it named its node; None while it names no node.
     outer: Cell<Option<Outer>>,
 }
@@ -58,6 +60,7 @@ impl<'a> Call<'a> {
             rights: 0,
             heeds_end: false,
             ticket: Cell::new(0),
+            is_interrupted: Cell::new(false),
             outer: Cell::new(None),
         }
     }
@@ -261,7 +264,11 @@ impl Engine {
             }
         };
         crash_point!(MSG_NAMED);
-        let end = self.sleep(call, waiter, list);
+        let end = match call.is_interrupted.get() {
+            true => End::Interrupted,
+            false => self.sleep(call, waiter, list),
+        };
+        call.is_interrupted.set(end == End::Interrupted);
         crash_point!(MSG_WOKEN);
         call.outer.set(Some(outer));
         let result = self.end_wait(call, waiter, end, accept);
@@ -349,7 +356,9 @@ impl Engine {
         end: End,
         accept: &mut dyn FnMut(Waiter<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<Option<T>, Refused> {
-        if end != End::Settled && self.gives_up(call, me)? {
+        // A node with a reply is not given up: to take the lock for that would withdraw an old offer, and another thread could get its message.
+        let has_reply = waiters::state(me.node()) == State::Settled;
+        if end != End::Settled && !has_reply && self.gives_up(call, me)? {
             return Err(end.refused(Refused::Own(Why::Removed)));
         }
         let reply = match waiters::state(me.node()) {
@@ -410,8 +419,8 @@ impl Engine {
         }
     }
 
-    /// Gives up a wait. Returns false if a reply came first, even if the reply was an offer that was withdrawn: the caller then tries again before it
-    /// reports a signal or its deadline.
+    /// Gives up a wait. Returns false if a reply came first. Also returns false if an offer was withdrawn, because this thread did not run for a slice:
+    /// the caller tries once more, because the message may still be in the queue.
     fn gives_up(&self, call: &Call<'_>, me: Waiter<'_>) -> Result<bool, Refused> {
         let patience = Deadline::after(GRACE);
         // The node's name is removed from the kernel's record before the lock is taken: taking the lock would name the node to the kernel again.
