@@ -123,6 +123,13 @@ enum Taken {
     All,
 }
 
+impl Taken {
+    /// Returns what the interrupted call receives. None if the call ends with EINTR.
+    fn expected(self) -> Option<&'static [u8]> {
+        (self == Taken::None).then_some(b"first")
+    }
+}
+
 /// Blocks a child in `receive`, and stops it without a lock of the queue. `offer` sends the message that the child gets, and waits until the offer is
 /// withdrawn. Then a signal interrupts the child's call. `receive` returns None if its error is EINTR.
 fn interrupt_after_a_withdrawn_offer(
@@ -164,12 +171,8 @@ fn owns_one(locks: &[Lock], pid: u32) -> bool {
 
 fn interrupt_a_posix_receive(taken: Taken) {
     let (place, queue) = Place::in_turn().with_queue("/q", 1, 8);
-    let expected = match taken {
-        Taken::None => Some(&b"first"[..]),
-        Taken::All => None,
-    };
     interrupt_after_a_withdrawn_offer(
-        expected,
+        taken.expected(),
         || {
             let queue = place.open("/q");
             queue.set_waiting(posix::Waiting::Blocking);
@@ -212,12 +215,8 @@ fn a_signal_ends_a_receive_whose_message_was_put_back_and_taken_by_another() {
 
 fn interrupt_a_system_v_receive(taken: Taken) {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
-    let expected = match taken {
-        Taken::None => Some(&b"first"[..]),
-        Taken::All => None,
-    };
     interrupt_after_a_withdrawn_offer(
-        expected,
+        taken.expected(),
         || {
             let queue = place.open_sysv(KEY);
             queue.set_waiting(posix::Waiting::Blocking);
