@@ -24,7 +24,7 @@ fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
     let engine = engine(1000);
     let is_forged = AtomicBool::new(false);
     let received = std::thread::scope(|scope| {
-        // If a call ends before the word is forged, the call is repeated.
+        // If a call ends before the word is forged, the call is repeated. Relaxed: the flag publishes no other data.
         let waiting = scope.spawn(|| {
             loop {
                 let soon = call(Deadline::after(Duration::from_millis(300)));
